@@ -17,6 +17,7 @@ from duckdb_dp.sql.cell_values import end as edge
 from duckdb_dp.sql.cell_values import ends_of
 from duckdb_dp.sql.cell_values import value as cell_value
 from duckdb_dp.sql.layout import bins_type
+from duckdb_dp.sql.steps import Steps
 
 _END = re.compile('"@([lh])([0-9]+)"')
 """An end of the interval of a factor."""
@@ -76,7 +77,7 @@ def answers(
         for name, type_ in kinds.items():
             shown.append(f"CAST({f'g{by_name[name]}' if name in by_name else 'NULL'} AS {type_}) AS {quote(name)}")
         answers = {column(output): output for output in part.outputs}
-        steps: dict[str, str] = {}
+        steps = Steps()
         for name in names:
             if name in plain and name not in answers:
                 shown.append(f"NULL AS {quote(name)}")
@@ -89,10 +90,7 @@ def answers(
                     cut = " || ".join(some) or "NULL::DOUBLE[]"
                     shown.append(f"{cut} AS {quote(prefix + 'clipped_at')}")
         relation = union_all([_relation(request, plan, place, one, group, found) for place, one in group])
-        if steps:
-            relation = (
-                f"SELECT *, {', '.join(f'TRY({text}) AS {step}' for text, step in steps.items())} FROM ({relation})"
-            )
+        relation = steps.around(relation)
         having = f" WHERE TRY(CAST(({_text(part.having, plan)}) AS BOOLEAN))" if part.having else ""
         order = ", ".join([*(_ordered(request, part, plan, *one) for one in part.order), "part ASC", "i ASC"])
         if len(asked) == 1:
@@ -239,15 +237,14 @@ def bounds_of(request: Request, plan: DirectPlan, part: GroupedSums, output: Out
 
 
 def _answer(
-    name: str, output: Output | None, part: GroupedSums, plan: DirectPlan, prefix: str, steps: dict[str, str]
+    name: str, output: Output | None, part: GroupedSums, plan: DirectPlan, prefix: str, steps: Steps
 ) -> list[str]:
     """The columns of an answer, its stddev and its interval; of an expression without sums the answer alone.
 
     The stddev is sqrt(sum_j ((f(a + s_j e_j) - f(a - s_j e_j)) / 2)^2): to first order that of a function f of sums a with
     independent noise of stddev s_j, and the noise's own where f is linear. The interval of a quantile is its own.
 
-    What several columns take is noted in ``steps``, SQL -> the name of a column before them, as to bind long texts takes longer than
-    to run them.
+    What several columns take, and the parts of long ones, become ``steps``.
     """
     value = stddev = low = high = "NULL" if output is None else "NULL::DOUBLE"
     if output is not None:
@@ -260,7 +257,7 @@ def _answer(
             inner = f"CASE WHEN {' AND '.join(away)} THEN {inner} END"
         overflows = _OVERFLOWS.search(" ".join((inner, *output.outer))) is not None
         if output.noisy and not _COLUMN.fullmatch(inner):
-            inner = steps.setdefault(inner, f"v{len(steps)}")
+            inner = steps.of(inner)
         quantile = part.quantile(output)
 
         def around(text: str, function: tuple[str, ...]) -> str:
@@ -281,7 +278,7 @@ def _answer(
         if output.numeric:
             spread = _stddev(output.pieces, plan)
             if not _COLUMN.fullmatch(spread):
-                spread = steps.setdefault(spread, f"v{len(steps)}")
+                spread = steps.of(spread)
             stddev = f"CASE WHEN {inner} IS NOT NULL THEN {spread} END"
         if quantile is not None:
             low, high = (end_of(f"{end}{quantile}") for end in "lh")
@@ -301,12 +298,8 @@ def _answer(
         if output.numeric and any("abs(" in text for text in output.outer):
             # A variance that noise makes negative is 0, and so would both ends be: [0, 0] says that it is known, and it is not.
             low, high = f"nullif({low}, {high})", f"nullif({high}, {low})"
-    return [
-        f"{value} AS {quote(name)}",
-        f"{stddev} AS {quote(prefix + 'stddev')}",
-        f"{low} AS {quote(prefix + 'ci_low')}",
-        f"{high} AS {quote(prefix + 'ci_high')}",
-    ]
+    shown = {"": value, "stddev": stddev, "ci_low": low, "ci_high": high}
+    return [f"{steps.shorter(text)} AS {quote(prefix + error if error else name)}" for error, text in shown.items()]
 
 
 def _of_product(product: Product, plan: DirectPlan) -> list[str]:

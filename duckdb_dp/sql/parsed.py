@@ -9,7 +9,7 @@ from sqlglot.errors import SqlglotError
 
 from duckdb_dp.domain import patterns, text_lengths
 from duckdb_dp.domain.not_parsed import why_not_parsed
-from duckdb_dp.errors import DPError, as_sql, brief, first_line
+from duckdb_dp.errors import DPError, as_sql, brief, first_line, identifier
 from duckdb_dp.sql.constants import worth
 from duckdb_dp.sql.inlined import in_place
 from duckdb_dp.sql.typed import alone
@@ -62,9 +62,31 @@ def _check_parsed(text: str, found: tuple[exp.Expr, ...]) -> None:
         raise DPError(f"{brief(text)} does not parse: GROUP BY has nothing behind it.")
     if (why := _refused(text)) is not None:
         raise DPError(f"{brief(text)} does not parse: {why}.") from None
+    for select in (select for statement in found for select in statement.find_all(exp.Select)):
+        _check_groups(select)
     for node in (node for statement in found for node in statement.find_all(exp.Div, exp.IntDiv, exp.Mod)):
         if worth(node.expression) == 0:
             raise DPError(f"{brief(node.sql('duckdb'))} divides by 0, which has no answer; divide by another number.")
+
+
+def _check_groups(select: exp.Select) -> None:
+    """Refuse a window function as a group, which SQL does not have.
+
+    Raises:
+        DPError: there is one.
+    """
+    group = select.args.get("group")
+    if group is None:
+        return
+    named = {node.name.lower() for node in group.expressions if isinstance(node, exp.Column | exp.Literal)}
+    for place, item in enumerate(select.expressions, 1):
+        window, every = item.find(exp.Window), bool(group.args.get("all"))
+        asked = named & {item.alias.lower() or None, str(place)} or (every and not item.find(exp.AggFunc))
+        if asked and window is not None and window.find_ancestor(exp.Select) is select:
+            called = identifier(item.alias_or_name or window.sql("duckdb"))
+            raise DPError(
+                f"GROUP BY {called} is a window function, which SQL does not group by; work it out in a subquery in FROM."
+            )
 
 
 def _refused(text: str) -> str | None:

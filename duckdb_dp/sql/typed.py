@@ -274,13 +274,17 @@ def output_types(part: GroupedSums, parts: Sequence[GroupedSums]) -> list[str]:
         return [_type_of(connection, text, above, out.name) for text, out in zip(shown, part.outputs, strict=True)]
 
 
+HOURS = "take the number of its hours: date_diff('hour', a, b) for b - a, or of its seconds: epoch(b) - epoch(a)"
+"""What to ask instead of an INTERVAL."""
+
+
 def _instead(value: str, type_: str) -> str:
     """What to ask of values that have no average."""
     if type_ == "VARCHAR":
         return f"; where it holds numbers, take TRY_CAST({brief(value)} AS DOUBLE)"
     if type_ == "DATE" or type_.startswith("TIME"):
         return f"; ask median({brief(value)})"
-    return ""
+    return f"; {HOURS}" if type_ == "INTERVAL" else ""
 
 
 def _numeric(type_: str) -> bool:

@@ -220,3 +220,31 @@ def test_numbers_that_overflow_are_null(exact: Loaded) -> None:
 def test_what_counts_nothing_is_shown_as_it_was_written(exact: Loaded) -> None:
     asked = "SELECT age, rank() OVER (ORDER BY age) AS r FROM people GROUP BY age"
     assert ": SELECT age FROM people GROUP BY age counts nothing" in exact.refused("FROM dp_sql(?, mu := 1)", [asked])
+
+
+WRITTEN = {
+    "SELECT avg(b - a) AS x FROM stays": "date_diff('hour', a, b)",
+    "SELECT median(b - a) AS x FROM stays": "date_diff('hour', a, b)",
+    "SELECT ntile(4) OVER (ORDER BY n) AS q, count(*) FROM stays GROUP BY q": "is a window function",
+    "SELECT count(*), ntile(4) OVER (ORDER BY n) AS q FROM stays GROUP BY 2": "is a window function",
+    "SELECT row_number() OVER () AS q, count(*) FROM stays GROUP BY ALL": "is a window function",
+    "SELECT entropy(n) FROM stays": "GROUP BY the column",
+    "SELECT histogram(n) FROM stays": "GROUP BY the column",
+    "SELECT corr(n, n) FROM stays": "avg(y * y)",
+}
+
+
+@pytest.mark.parametrize("asked", WRITTEN)
+def test_what_to_write_instead_is_told(exact: Loaded, asked: str) -> None:
+    exact(
+        "CREATE TABLE stays AS SELECT i % 9 AS n, now()::TIMESTAMP AS a, now()::TIMESTAMP + INTERVAL 7 HOUR AS b FROM range(99) t(i)"
+    )
+    exact("CALL dp_protect('stays', rho := 1e9)")
+    before = exact("SELECT count(*) FROM dp_ledger()")
+    with pytest.raises(duckdb.Error) as error:
+        exact("FROM dp_sql(?, rho := 1)", [asked])
+    assert WRITTEN[asked] in str(error.value)
+    assert exact("SELECT count(*) FROM dp_ledger()") == before
+    instead = "SELECT avg(date_diff('hour', a, b)) AS h, avg(epoch(b) - epoch(a)) AS s FROM stays WHERE b >= a"
+    ((hours, seconds),) = exact("SELECT h, s FROM dp_sql(?, rho := 1e6)", [instead])
+    assert (round(hours), round(seconds / 3600)) == (7, 7)

@@ -7,6 +7,8 @@ import pytest
 from scipy import stats
 
 import duckdb_dp.testing
+from duckdb_dp.sql import steps
+from duckdb_dp.sql.steps import Steps
 
 SIZES, GROUPS = [0, 2, 5, 10, 60], 600
 PRODUCTS = [
@@ -75,3 +77,41 @@ def test_a_stored_request_has_its_products(con: duckdb.DuckDBPyConnection) -> No
         con.execute("FROM dp_sql('SELECT g, sqrt(count(*) * sum(x)) AS f FROM t GROUP BY g', mu := 0.5)").fetchall()
         == first
     )
+
+
+LONG = {
+    "covariance": "avg(g * x) - avg(g) * avg(x)",
+    "slope": "(avg(g * x) - avg(g) * avg(x)) / (avg(x * x) - avg(x) * avg(x))",
+    "correlation": "(avg(g * x) - avg(g) * avg(x)) / sqrt((avg(g * g) - avg(g) * avg(g)) * (avg(x * x) - avg(x) * avg(x)))",
+    "skewness": "(avg(x * x * x) - 3 * avg(x) * avg(x * x) + 2 * avg(x) * avg(x) * avg(x)) / power(avg(x * x) - avg(x) * avg(x), 1.5)",
+    "a share of a product": "100 * sum(x) * count(*) / (sum(g) * count(g) + 1)",
+    "in steps": "round(ln(1 + (count(*) - sum(x)) ** 2 * count(g)), 2)",
+}
+
+
+@pytest.mark.parametrize("long", LONG)
+def test_long_expressions_are_worked_out_in_steps(
+    con: duckdb.DuckDBPyConnection, long: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the same answers as in one text, whose length grows with each product by a factor."""
+    asked = f"SELECT {LONG[long]} AS f FROM t"
+    call = "SELECT f, stddev, ci_low, ci_high FROM dp_sql(?, mu := 50)"
+    texts: list[str] = []
+
+    def noted(self: Steps, relation: str) -> str:
+        texts.append(around(self, relation))
+        return texts[-1]
+
+    around = Steps.around
+    monkeypatch.setattr(Steps, "around", noted)
+    found = con.execute(call, [asked]).fetchall()
+    assert 0 < max(map(len, texts)) < 40_000
+    assert found[0][0] is not None
+    if long not in ("correlation", "skewness"):  # which take a minute in one text
+        monkeypatch.setattr(steps, "LONG", 10**9)
+        again = con.execute(call + " WHERE true", [asked]).fetchall()
+        assert found == [tuple(pytest.approx(x, rel=1e-12) for x in row) for row in again]
+    ((truth,),) = con.execute(asked).fetchall()
+    value, _, low, high = found[0]
+    assert low <= value <= high
+    assert low - (high - low) <= truth <= high + (high - low)
