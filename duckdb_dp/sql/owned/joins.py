@@ -1,6 +1,6 @@
 """Joins: who owns the rows of a FROM, and that no row is joined with another owner's."""
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, NoReturn, final
 
 from sqlglot import exp
 
@@ -57,9 +57,10 @@ class Settling:
         equal = self._equal()
         known = list(self._outside)
         self._settle_inner(inner, known, equal)
-        for place, item in enumerate(joined.items):
-            if item.relation.owned and item.join == "LEFT":
-                self._settle_left(item, [one for one in joined.items[:place] if one.owner is not None])
+        for item in self._optional():
+            before = self._before(item)
+            if not self._settle_left(item, before):
+                self._refuse(item, before[0])
         if inner:
             joined.owner = inner[0].owner
         joined.single = self._single()
@@ -98,13 +99,23 @@ class Settling:
             known.append(start)
             left.remove(start)
         while left:
-            for item in left:
-                if self._join(item, known, equal):
-                    known.append(item)
-                    left.remove(item)
-                    break
-            else:
+            found = next((one for one in left if self._join(one, known, equal)), None)
+            if found is not None:
+                left.remove(found)
+            else:  # a table of a LEFT JOIN may tell its owner
+                found = next((one for one in self._optional() if self._settle_left(one, self._before(one))), None)
+            if found is None:
                 self._refuse(left[0], known[0])
+            known.append(found)
+
+    def _optional(self) -> list[Item]:
+        """The tables of LEFT JOINs whose owner is not known yet."""
+        return [one for one in self._joined.items if one.relation.owned and one.join == "LEFT" and one.owner is None]
+
+    def _before(self, item: Item) -> list[Item]:
+        """The tables before one whose owner is known."""
+        items = self._joined.items
+        return [one for one in items[: items.index(item)] if one.owner is not None]
 
     def _join(self, item: Item, known: list[Item], equal: Equalities) -> bool:
         """Give a table that is tied to a known one its owner."""
@@ -124,8 +135,8 @@ class Settling:
                 return True
         return False
 
-    def _settle_left(self, item: Item, known: list[Item]) -> None:
-        """The owner of a table that is joined by LEFT JOIN: its ON has to say that it is that of the row it is joined to."""
+    def _settle_left(self, item: Item, known: list[Item]) -> bool:
+        """Give a table that is joined by LEFT JOIN its owner: its ON has to say that it is that of the row it is joined to."""
         if not known:
             raise DPError(
                 "a LEFT JOIN from public rows to protected ones keeps a row or not because of many units; use an inner join, as groups "
@@ -139,13 +150,13 @@ class Settling:
             if pairs is not None:
                 item.owner = other.owner
                 item.on += self._bytes(pairs)
-                return
+                return True
         for other in known:
             if tied(item, other, equal) is not None:
                 self._own(item)
                 item.on += self._owners_equal(item, other, equal)
-                return
-        self._refuse(item, known[0])
+                return True
+        return False
 
     def _own(self, item: Item) -> None:
         """Have a table look up its owner where it has not got one."""
@@ -213,7 +224,7 @@ class Settling:
             condition=compiler.condition,
         )
 
-    def _refuse(self, item: Item, other: Item) -> None:
+    def _refuse(self, item: Item, other: Item) -> NoReturn:
         family = self._compiler.tables.family
         unit = ", ".join(family.unit)
         what, beside = (one.relation.called for one in (item, other))
