@@ -40,6 +40,7 @@ from duckdb_dp.plan.hdmm.task import (
     set_refusal,
     union_cells,
     union_refusal,
+    worth_joining,
     worth_mixing,
 )
 from duckdb_dp.plan.residual import residual
@@ -287,7 +288,6 @@ OPERATORS: dict[str, Operator] = {
         marginals_cells,
         lambda task: len(task.used) > 1,
     ),
-    # On one axis 'opt_kron' solves the same problem.
-    "opt_0": Operator(opt_0, joint_refusal, kron_cells, lambda task: len(groups(task.parts(task.live), task.used)) > 1),
+    "opt_0": Operator(opt_0, joint_refusal, kron_cells, worth_joining),
 }
 """By name, in the order that they are tried."""

@@ -242,7 +242,23 @@ def _above(what: str, cells: int) -> str | None:
     return f"measures {what}, {cells:,} cells where {MAX_CELLS:,} fit into memory" if cells > MAX_CELLS else None
 
 
+def worth_joining(task: PlanningTask) -> bool:
+    """Not on one axis, where 'opt_kron' solves the same problem, nor for products with the cells of an attribute, of which each has one."""
+    first, *others = task.parts(task.live)
+    cells = (isinstance(family, Intervals) and family.meaning == "identity" for family in first.queries)
+    alike = not others and is_product(first) and any(cells)
+    return len(groups([first, *others], task.used)) > 1 and not alike
+
+
+def is_product(part: Part) -> bool:
+    """Whether a part asks for all products of queries on single attributes."""
+    return not part.joint and part.negated is None
+
+
 def worth_mixing(task: PlanningTask) -> bool:
-    """Not for marginals, where it is 'opt_marginals', nor on one axis, where it is 'opt_kron'."""
-    sets = groups(task.parts(task.live), task.used)
-    return len(sets) > 1 and not all(is_marginal(part) for part in task.parts(task.live))
+    """Not for marginals, where it is 'opt_marginals', nor for one product, where it is 'opt_kron'."""
+    parts = task.parts(task.live)
+    sets = groups(parts, task.used)
+    if len(parts) == 1 and is_product(parts[0]):
+        return False
+    return len(sets) > 1 and not all(is_marginal(part) for part in parts)
