@@ -50,7 +50,8 @@ def learn_links(
     rho: float,
     k: int = 3,
     one_parent: bool = False,
-    units: tuple[Array, float] | None = None,
+    known: tuple[Array, float] | None = None,
+    per_unit: bool = False,
     track: Track = silent,
 ) -> Learned:
     """Measure and fit links.
@@ -65,19 +66,20 @@ def learn_links(
         rho: what may be spent.
         k: how many attributes the workloads have whose error is minimised.
         one_parent: whether each left row has one link exactly.
-        units: where the links of a unit weigh 1 together, and the left side is the unit's: how many units are expected to have
-            links, by block, and the relative variance of their sum.
+        known: the links that are expected by block before anything is measured here, and the relative variance of their sum; None
+            for independent ones, whose number is measured.
+        per_unit: whether the links of a unit weigh 1 together, in what is measured and in ``known``; the left side is the unit's.
         track: shows progress.
 
     Source: [RS25] Alg. 4, with the choices of `docs/mechanisms/links.md`.
 
     Privacy: spends rho at most.
     """
-    if units is None:
+    if known is None:
         total, total_relative_variance, spent = measure_total(queryable, (TOTAL * rho, AGAIN * rho), VAGUE)
         base = blocks.independent(total)
     else:
-        base, total_relative_variance = units
+        base, total_relative_variance = known
         total, spent = float(base.sum()), 0.0
     learner = start(
         blocks,
@@ -87,9 +89,9 @@ def learn_links(
         total_relative_variance=total_relative_variance,
         k=k,
         one_parent=one_parent,
-        per_unit=units is not None,
+        per_unit=per_unit,
     )
-    if units is None:
+    if known is None:
         learner.spent["total"] = spent
     steps: dict[str, Callable[[], None]] = {
         "one-way": lambda: explore(learner, EXPLORE * rho),

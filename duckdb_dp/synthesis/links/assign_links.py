@@ -92,11 +92,19 @@ def with_counts(end: End, expected: Array, partners: int, rng: np.random.Generat
 def feasible(expected: Array, left: End, right: End, m: int, distinct: bool) -> Array:
     """The expected links, scaled to add up to m as far as pairs, rows and bounds allow, shape (K, L).
 
+    Where blocks hold fewer links than are expected of them, others take these: of the same row types, as long as there is room. So a
+    row that most rows of the other side are linked to keeps its links where rows with many would have it several times.
+
     Privacy: post-processing.
     """
     pairs = np.multiply.outer(left.side.sizes, right.side.sizes).astype(np.float64)
     most = pairs if distinct else np.where(pairs > 0, np.inf, 0.0)
     scaled = np.minimum(np.maximum(expected, 1e-12 * max(m, 1) * pairs / pairs.sum()), most)
+    wanted = np.maximum(expected, 0.0) * (m / max(float(expected.sum()), 1e-300))
+    if (scaled * (m / scaled.sum()) > most).any() or (wanted > most).any():
+        rows = _bounded(wanted.sum(axis=1), np.minimum(left.room, most.sum(axis=1)), m)
+        columns = _bounded(wanted.sum(axis=0), np.minimum(right.room, most.sum(axis=0)), m)
+        scaled = _scaled_to(scaled, rows, columns, most)
     for _ in range(200):
         scaled = scaled * (m / scaled.sum())
         scaled = np.minimum(scaled, most)
@@ -105,6 +113,24 @@ def feasible(expected: Array, left: End, right: End, m: int, distinct: bool) -> 
         if abs(scaled.sum() - m) <= 1e-9 * m:
             break
     return np.asarray(scaled)
+
+
+def _bounded(wanted: Array, room: Array, m: int) -> Array:
+    """Links of each row type in proportion to the wanted ones as far as there is room, and m in all if that is possible."""
+    for _ in range(FITTED):
+        wanted = np.minimum(wanted * (m / max(float(wanted.sum()), 1e-300)), room)
+    return np.asarray(wanted)
+
+
+def _scaled_to(shares: Array, rows: Array, columns: Array, most: Array | float) -> Array:
+    """Blocks scaled by rows and columns in turn until they add up to these, each at most what it can hold."""
+    for _ in range(FITTED):
+        shares = np.minimum(shares * (rows / np.maximum(shares.sum(axis=1), 1e-300))[:, None], most)
+        held = shares.sum(axis=0)
+        if (np.abs(held - columns) <= NEAR * columns).all():
+            break
+        shares = np.minimum(shares * (columns / np.maximum(held, 1e-300)), most)
+    return np.asarray(shares)
 
 
 def totals(expected: Array, rng: np.random.Generator) -> Integers:
@@ -185,21 +211,17 @@ def filled(
         expected: links per block, shape (K, L).
         lefts, rights: whole links of each left and of each right type, shapes (K,) and (L,), with one sum.
         rng: the source of randomness.
-        most: links that a block can hold, which rounding may exceed.
+        most: links that a block can hold.
 
     Privacy: post-processing.
     """
     shares = np.minimum(np.maximum(expected, 1e-12 * max(float(expected.max()), 1e-300)), most)
-    for _ in range(FITTED):
-        shares = np.minimum(shares * (lefts / np.maximum(shares.sum(axis=1), 1e-300))[:, None], most)
-        held = shares.sum(axis=0)
-        if (np.abs(held - rights) <= NEAR * rights).all():
-            break
-        shares = np.minimum(shares * (rights / np.maximum(held, 1e-300)), most)
-    return _by_rows(shares, lefts, rights, rng)
+    return _by_rows(_scaled_to(shares, lefts, rights, most), lefts, rights, rng, most)
 
 
-def _by_rows(shares: Array, lefts: Array | Integers, rights: Array, rng: np.random.Generator) -> Integers:
+def _by_rows(
+    shares: Array, lefts: Array | Integers, rights: Array, rng: np.random.Generator, most: Array | float = np.inf
+) -> Integers:
     """Whole block totals with these row sums, and column sums near these."""
     blocks, single = np.zeros(shares.shape, dtype=np.int64), np.flatnonzero(lefts == 1)
     # One link is drawn by the shares alone, for all rows that have one together: a child's row is often a type of its own.
@@ -210,11 +232,13 @@ def _by_rows(shares: Array, lefts: Array | Integers, rights: Array, rng: np.rand
         n = int(lefts[k])
         blocks[k] = totals(shares[k] * (n / shares[k].sum()), rng)
         blocks[k, int(np.argmax(shares[k]))] += n - int(blocks[k].sum())
-    _even(blocks, shares, rights, rng)
+    _even(blocks, shares, rights, rng, most)
     return blocks
 
 
-def _even(blocks: Integers, shares: Array, columns: Array, rng: np.random.Generator) -> None:
+def _even(
+    blocks: Integers, shares: Array, columns: Array, rng: np.random.Generator, most: Array | float = np.inf
+) -> None:
     """Move links within rows of blocks, in place, until each column has what it should have, up to rounding.
 
     Rounding row by row leaves columns that differ by the square root of their sum; then a type of one row, say, has no link
@@ -225,8 +249,10 @@ def _even(blocks: Integers, shares: Array, columns: Array, rng: np.random.Genera
     more, less = (np.repeat(np.arange(len(missing)), np.maximum(sign * missing, 0)) for sign in (1, -1))
     number = min(len(more), len(less), MOVES // max(len(blocks), 1))
     more, less = rng.permutation(more)[:number], rng.permutation(less)[:number]
+    room = np.broadcast_to(most, blocks.shape)
     for to, of in zip(more.tolist(), less.tolist(), strict=True):
-        ends_at = np.cumsum(np.where(blocks[:, of] > 0, shares[:, to], 0.0))
+        free = (blocks[:, of] > 0) & (blocks[:, to] < room[:, to])
+        ends_at = np.cumsum(np.where(free, shares[:, to], 0.0))
         if ends_at[-1] > 0:
             k = min(int(np.searchsorted(ends_at, rng.random() * ends_at[-1], side="right")), len(blocks) - 1)
             blocks[k, of] -= 1

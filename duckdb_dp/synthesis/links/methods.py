@@ -24,7 +24,7 @@ from duckdb_dp.synthesis.links.assign_links import (
 )
 from duckdb_dp.synthesis.links.at_least import Cumulated, measure_cumulated, model_cumulated
 from duckdb_dp.synthesis.links.blocks import Blocks, threads
-from duckdb_dp.synthesis.links.by_unit import ByUnit
+from duckdb_dp.synthesis.links.by_unit import ByUnit, learn_by_unit
 from duckdb_dp.synthesis.links.degrees import Degrees, Measured, at_bound, clipped, measure_degrees
 from duckdb_dp.synthesis.links.degrees import model as model_degrees
 from duckdb_dp.synthesis.links.fit import tilted
@@ -136,17 +136,19 @@ def links(
         structure = measure_structure(queryable, names, share * rho, found.linked, loudest)
         spent["within units"] = before - queryable.left
     with threads(left, right):
-        number = float(len(left.rows) if rules.child else rows or 0)
+        number, counted = float(len(left.rows) if rules.child else rows or 0), None
         if unit is None:
             learned = _learn(method, queryable, left, right, rules.child, rounds, own, rng, track)
             number = number or learned.total
         elif not number:
-            number, _, spent["total"] = measure_total(queryable, (OF_TOTAL * rho, 0.0), 1.0)
+            number, variance, spent["total"] = measure_total(queryable, (OF_TOTAL * rho, 0.0), 1.0)
+            counted = number, variance
         size = max(1, round(number))
         shapes = [_shape(found, side, queryable.domain, size, sizes) for found, side in zip(known, sides, strict=True)]
         by_unit = None if unit is None else _by_unit(unit, known[unit], shapes[unit], number, queryable.rows)
         if by_unit is not None:
-            learned = _learn_by_unit(by_unit, queryable, sides, own, rng, track)
+            seen = sides if small(*sides) else tuple(sampled(side, rng) for side in sides)
+            learned, by_unit = learn_by_unit(by_unit, queryable, seen, queryable.left - own, counted, track)
         drawn = _draw(queryable.domain, learned, left, right, shapes, size, rules, by_unit, rng, track)
     codes, ends = [], _codes(left, drawn[0]) | _codes(right, drawn[1])
     if link_attributes:
@@ -306,22 +308,6 @@ def _learn(
         one_parent=child,
         track=track,
     )
-
-
-def _learn_by_unit(
-    by_unit: ByUnit,
-    queryable: PrivateQueryable,
-    sides: Sequence[Side],
-    own: float,
-    rng: np.random.Generator,
-    track: Track,
-) -> Learned:
-    """As ``_learn``, of units: the left side of the result is the unit's."""
-    if not small(*sides):
-        sides = [sampled(side, rng) for side in sides]
-    blocks = Blocks(queryable.domain, sides[by_unit.end], sides[1 - by_unit.end])
-    units = by_unit.base(blocks), by_unit.variance / by_unit.total**2
-    return learn_links(blocks, queryable, rho=queryable.left - own, one_parent=True, units=units, track=track)
 
 
 def _draw(
