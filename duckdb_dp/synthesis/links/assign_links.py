@@ -122,7 +122,7 @@ def _bounded(wanted: Array, room: Array, m: int) -> Array:
     return np.asarray(wanted)
 
 
-def _scaled_to(shares: Array, rows: Array, columns: Array, most: Array | float) -> Array:
+def _scaled_to(shares: Array, rows: Array | Integers, columns: Array, most: Array | float) -> Array:
     """Blocks scaled by rows and columns in turn until they add up to these, each at most what it can hold."""
     for _ in range(FITTED):
         shares = np.minimum(shares * (rows / np.maximum(shares.sum(axis=1), 1e-300))[:, None], most)
