@@ -1,12 +1,13 @@
 """Tables of what the rows of one unit have in common: how many there are, their values by that number, and pairs of them.
 
-Each unit weighs at most 1 in each table, whatever it holds, so that one unit more or less moves a table by one vector that is
+Each unit weighs at most 1 in each table but the last, whatever it holds, so that one unit more or less moves a table by one vector that is
 not negative and sums to at most 1: sensitivity 1, in L1 and in L2. With k rows of a unit h, 1 <= k <= d, the tables are
 
     sizes_b(k, w)  = #{h with k rows: its own attribute b is w}
     values_a(k, u) = sum over h with k rows of 1/k #{i: x_i^a = u}
     pairs_ab(u, v) = sum over h of 1/(k(k-1)) #{i != j: x_i^a = u and x_j^b = v}
     shares_A(u)    = sum over h of 1/k #{i: x_i^A = u}, of several attributes A
+    capped_A(u)    = sum over h of min(k, c)/k #{i: x_i^A = u}, in which a unit weighs at most c
 
 They are counted in whole numbers, times ``WEIGHT``: the weights of all but the first are rounded down.
 """
@@ -66,8 +67,15 @@ def rows_of(attributes: Clique) -> Clique:
     return (UNIT, "rows", *attributes)
 
 
+def capped_of(attributes: Clique, most: int) -> Clique:
+    """The table of joint values of the rows, those of one unit weighing as many as they are together, but at most so many."""
+    return shares_of(attributes) if most == 1 else (UNIT, "capped", str(most), *attributes)
+
+
 def weight_of(clique: Clique) -> int:
     """What a unit weighs at most in a table."""
+    if clique[1] == "capped":
+        return WEIGHT * int(clique[2])
     return 1 if clique[1] == "sizes" else WEIGHT
 
 
@@ -80,13 +88,13 @@ class UnitRows:
         domain: has the attributes.
         codes: attribute -> its code in each row.
         held: for each row, how many rows its unit has.
-        merged: once it is needed, rows of equal codes as one, with their weight.
+        merged: once it is needed, rows of equal codes as one, with their weight where those of a unit weigh so many at most.
     """
 
     domain: Domain
     codes: dict[str, NDArray[np.integer]]
     held: Integers
-    merged: list[tuple[dict[str, NDArray[np.integer]], Integers]] = field(default_factory=list)
+    merged: dict[int, tuple[dict[str, NDArray[np.integer]], Integers]] = field(default_factory=dict)
 
     def table(self, clique: Clique) -> Integers:
         """The exact counts of a table, flat, times its weight.
@@ -98,8 +106,8 @@ class UnitRows:
             return np.stack([self.held, *(self.codes[name].astype(np.int64) for name in names)], axis=1).reshape(-1)
         if kind == "pairs":
             return self._pairs(names[0], names[1])
-        if kind == "shares":
-            return self._shares(names)
+        if kind in ("shares", "capped"):
+            return self._shares(names, int(clique[2]) if kind == "capped" else 1)
         first = classes(int(clique[2]))
         size = self.domain.cells(names)
         cells = (np.searchsorted(first, self.held, side="right") - 1) * size
@@ -109,18 +117,18 @@ class UnitRows:
             return np.bincount(cells[self._starts()], minlength=len(first) * size)
         return self._weighted(cells, WEIGHT // np.maximum(self.held, 1), len(first) * size)
 
-    def _shares(self, names: Clique) -> Integers:
-        if not self.merged:
-            self.merged.append(self._merged())
-        codes, weights = self.merged[0]
+    def _shares(self, names: Clique, most: int) -> Integers:
+        if most not in self.merged:
+            self.merged[most] = self._merged(most)
+        codes, weights = self.merged[most]
         cells = np.zeros(len(weights), dtype=np.int64)
         for name in names:
             cells = cells * self.domain.sizes[name] + codes[name]
         return self._weighted(cells, weights, self.domain.cells(names))
 
-    def _merged(self) -> tuple[dict[str, NDArray[np.integer]], Integers]:
+    def _merged(self, most: int) -> tuple[dict[str, NDArray[np.integer]], Integers]:
         """Rows of equal codes as one, where a number tells rows apart, with their weight: many tables are summed from few rows."""
-        weights = WEIGHT // np.maximum(self.held, 1)
+        weights = WEIGHT // np.maximum(self.held, 1) * np.minimum(self.held, most)
         names = tuple(self.codes)
         if self.domain.cells(names) > np.iinfo(np.int64).max:
             return self.codes, weights

@@ -51,7 +51,7 @@ def learn_links(
     k: int = 3,
     one_parent: bool = False,
     known: tuple[Array, float] | None = None,
-    per_unit: bool = False,
+    per_unit: int = 0,
     track: Track = silent,
 ) -> Learned:
     """Measure and fit links.
@@ -68,7 +68,8 @@ def learn_links(
         one_parent: whether each left row has one link exactly.
         known: the links that are expected by block before anything is measured here, and the relative variance of their sum; None
             for independent ones, whose number is measured.
-        per_unit: whether the links of a unit weigh 1 together, in what is measured and in ``known``; the left side is the unit's.
+        per_unit: what the links of a unit weigh together at most, in what is measured and in ``known``, of which the left side is
+            the unit's; 0: as many as they are.
         track: shows progress.
 
     Source: [RS25] Alg. 4, with the choices of `docs/mechanisms/links.md`.

@@ -1,4 +1,4 @@
-"""Links of units: how many each row type of the unit's side has, and what these go to, measured as shares of the unit, then as links."""
+"""Links of units: how many each row type of the unit's side has, and what these go to, measured as shares, then with larger weights."""
 
 import math
 from collections.abc import Sequence
@@ -7,20 +7,21 @@ from typing import final
 
 import numpy as np
 
-from duckdb_dp.domain.domain import Domain
+from duckdb_dp.counting.units import capped_of, classes
+from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.linop import Array
 from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.progress import Track, silent
-from duckdb_dp.synthesis.links.adaptive_links import TOTAL, Learned, learn_links
+from duckdb_dp.synthesis.links.adaptive_links import Learned, learn_links
 from duckdb_dp.synthesis.links.blocks import Blocks
 from duckdb_dp.synthesis.links.degrees import Degrees
 from duckdb_dp.synthesis.links.fit import Tilt, tilted
-from duckdb_dp.synthesis.links.learner import measure_total
+from duckdb_dp.synthesis.links.per_unit import measure_tables
 from duckdb_dp.synthesis.links.sides import Side
 
-OF_ALL, LOUD = 0.1, 0.2
-"""Share for the links counted one by one, and how loud the noise of that may be: its L1 norm for one attribute, over what uneven
-degrees could change of it at most."""
+OF_LINKS, OF_TOTAL, BELIEVED = 0.05, 0.05, 0.2
+"""Share for links that weigh more than as shares, share of this for what all of them weigh, and what part of the largest
+difference between two weightings is expected."""
 
 
 @final
@@ -42,19 +43,6 @@ class ByUnit:
     variance: float
     tilt: Tilt = field(default_factory=dict)
 
-    @property
-    def links(self) -> float:
-        """How many links the original units have together, as their degrees say."""
-        shares = self.degrees.shares[1:]
-        return self.total * float(shares @ np.arange(1, len(shares) + 1)) / max(float(shares.sum()), 1e-300)
-
-    @property
-    def uneven(self) -> float:
-        """By what part of the links at most the distribution of links differs from that of shares: the mean of |k / mean - 1|."""
-        shares = self.degrees.shares[1:] / max(float(self.degrees.shares[1:].sum()), 1e-300)
-        k = np.arange(1, len(shares) + 1)
-        return float(shares @ np.abs(k / max(float(shares @ k), 1e-300) - 1))
-
     def base(self, blocks: Blocks) -> Array:
         """Units that have links by row type, each spread evenly over the rows of the other side, shape (K, L).
 
@@ -67,21 +55,25 @@ class ByUnit:
         found = np.multiply.outer(linked * (self.total / linked.sum()), blocks.right.sizes / len(blocks.right.rows))
         return np.asarray(found, dtype=np.float64)
 
-    def expected(self, domain: Domain, sides: Sequence[Side], tilt: Tilt, number: float) -> Array:
+    def expected(
+        self, domain: Domain, sides: Sequence[Side], tilt: Tilt, number: float, most: int | None = None
+    ) -> Array:
         """Links of each block of both sides: those that each row type of the unit's side has, divided as its units' shares are.
 
         Args:
             domain: of the attributes.
             sides: the left and the right one.
             tilt: of the shares.
-            number: links of all together.
+            number: links of all together, or their weight.
+            most: what links of a unit weigh together at most; None: as many as they are.
 
         Privacy: post-processing.
         """
         blocks = Blocks(domain, sides[self.end], sides[1 - self.end])
         shares = tilted(blocks, self.base(blocks), tilt, one_parent=True)
         table = self.degrees.of(blocks.left)
-        links = blocks.left.sizes * (table @ np.arange(table.shape[1]))
+        k = np.arange(table.shape[1])
+        links = blocks.left.sizes * (table @ (k if most is None else np.minimum(k, most)))
         links *= number / max(float(links.sum()), 1e-300)
         found = shares * (links / np.maximum(shares.sum(axis=1), 1e-300))[:, None]
         found = tilted(blocks, found, self.tilt, one_parent=True)
@@ -89,47 +81,58 @@ class ByUnit:
 
 
 def learn_by_unit(
-    by_unit: ByUnit,
-    queryable: PrivateQueryable,
-    sides: Sequence[Side],
-    rho: float,
-    links: tuple[float, float] | None = None,
-    track: Track = silent,
+    by_unit: ByUnit, queryable: PrivateQueryable, sides: Sequence[Side], rho: float, track: Track = silent
 ) -> tuple[Learned, ByUnit]:
     """What links of units go to: their shares, and then how links differ from what these predict; with the unit's side on the left.
 
     A unit of one link and one of many weigh the same in shares, and what the many links go to may be something else: a film that
-    everybody has seen once has half of the links of who has two, and a fiftieth of those of who has fifty. So links are counted
-    one by one too, where noise for all links of a unit allows. They are fitted around those that shares predict.
+    everybody has seen once has half of the links of who has two, and a fiftieth of those of who has fifty. So links are measured
+    again with larger weights, those of one unit as many as they are, up to c. They are fitted around what shares predict.
 
     Args:
         by_unit: what is known of the units.
         queryable: what measures.
         sides: both sides, the left one first.
         rho: what may be spent.
-        links: how many the original units have together, as measured, and the relative variance of that; None: not measured yet.
         track: shows progress.
 
-    Privacy: spends rho at most; a unit changes the counts of links by ``queryable.rows`` at most.
+    Privacy: spends rho at most.
     """
     blocks = Blocks(queryable.domain, sides[by_unit.end], sides[1 - by_unit.end])
-    units = by_unit.base(blocks), by_unit.variance / by_unit.total**2
-    extra = OF_ALL * rho if _audible(by_unit, queryable, blocks, OF_ALL * rho) else 0.0
-    learned = learn_links(blocks, queryable, rho=rho - extra, one_parent=True, known=units, per_unit=True, track=track)
+    error = by_unit.variance / by_unit.total**2
+    most = heaviest(by_unit, queryable, blocks.right.attributes, OF_LINKS * rho)
+    extra = OF_LINKS * rho if most > 1 else 0.0
+    known = by_unit.base(blocks), error
+    learned = learn_links(blocks, queryable, rho=rho - extra, one_parent=True, known=known, per_unit=1, track=track)
     if not extra:
         return learned, by_unit
-    total, variance, paid = (*links, 0.0) if links else measure_total(queryable, (TOTAL * extra, 0.0), 0.0)
-    expected = by_unit.expected(queryable.domain, sides, learned.tilt, max(total, 1.0))
-    known = expected if by_unit.end == 0 else expected.T, variance
-    one_by_one = learn_links(blocks, queryable, rho=extra - paid, one_parent=True, known=known)
-    spent = learned.spent | {"links": paid + sum(one_by_one.spent.values())}
-    return replace(learned, spent=spent), replace(by_unit, tilt=one_by_one.tilt)
+    (weight,) = measure_tables(queryable, [(capped_of((), most), (1,), OF_TOTAL * extra)])
+    total = max(float(weight.table[0]) * most, 1.0)
+    expected = by_unit.expected(queryable.domain, sides, learned.tilt, total, most)
+    known = expected if by_unit.end == 0 else expected.T, weight.variance * most**2 / total**2
+    heavier = learn_links(blocks, queryable, rho=(1 - OF_TOTAL) * extra, one_parent=True, known=known, per_unit=most)
+    spent = learned.spent | {"heavier": OF_TOTAL * extra + sum(heavier.spent.values())}
+    return replace(learned, spent=spent), replace(by_unit, tilt=heavier.tilt)
 
 
-def _audible(by_unit: ByUnit, queryable: PrivateQueryable, blocks: Blocks, rho: float) -> bool:
-    """Whether counts of links say more than shares do: of units that have one link each, or equally many, they do not."""
-    sizes = [queryable.domain.sizes[name] for name in blocks.right.attributes]
-    if queryable.rows < 2 or not sizes:
-        return False
-    noise = queryable.rows * float(np.mean(sizes)) * math.sqrt(len(sizes) / (math.pi * rho))
-    return noise <= LOUD * by_unit.uneven * by_unit.links
+def heaviest(by_unit: ByUnit, queryable: PrivateQueryable, partners: Clique, rho: float) -> int:
+    """c, what a unit's links weigh together at most when they are measured again; 1: not at all, shares say as much.
+
+    Formula: least BELIEVED b(c) + noise(c), with b the mean of |k / mean k - w / mean w| over the units' numbers of links k and
+    their weights w = min(k, c): the L1 distance that their distributions can have. noise(c), 0 for c = 1, is the L1 norm of
+    noise in an attribute of the partners, on average, over the weight of all.
+
+    Privacy: post-processing.
+    """
+    shares = by_unit.degrees.shares[1:] / max(float(by_unit.degrees.shares[1:].sum()), 1e-300)
+    sizes = [queryable.domain.sizes[name] for name in partners]
+    k = np.arange(1, len(shares) + 1)
+    best, least = 1, math.inf
+    for c in classes(queryable.rows).tolist() if sizes else [1]:
+        w = np.minimum(k, c)
+        mean = max(float(shares @ w), 1e-300)
+        apart = float(shares @ np.abs(k / max(float(shares @ k), 1e-300) - w / mean))
+        noise = c * float(np.mean(sizes or [0])) * math.sqrt(len(sizes) / (math.pi * rho)) / (by_unit.total * mean)
+        if (found := BELIEVED * apart + (noise if c > 1 else 0.0)) < least:
+            best, least = c, found
+    return best

@@ -42,7 +42,7 @@ class Learner:
         base: independent links.
         spent: rho by step.
         tilts: the last fit to residuals of up to so many attributes, from which the next one starts.
-        per_unit: whether the links of a unit weigh 1 together, in what is measured and in ``total``.
+        per_unit: what the links of a unit weigh together at most, in what is measured and in ``total``; 0: as many as they are.
     """
 
     blocks: Blocks
@@ -55,7 +55,7 @@ class Learner:
     base: Array
     spent: dict[str, float] = field(default_factory=dict)
     tilts: dict[int, Tilt] = field(default_factory=dict)
-    per_unit: bool = False
+    per_unit: int = 0
 
     def group(self, order: int, cross: bool) -> list[ResidualEstimate]:
         """Residuals of one order, across the sides or within one."""
@@ -73,7 +73,11 @@ class Learner:
         Privacy: spends the sum of ``shares``.
         """
         ordered = ((self.queryable.domain.clique(clique), rho) for clique, rho in shares.items())
-        found = measure_shares(self.queryable, ordered) if self.per_unit else self.queryable.measure_residuals(ordered)
+        found = (
+            measure_shares(self.queryable, ordered, self.per_unit)
+            if self.per_unit
+            else self.queryable.measure_residuals(ordered)
+        )
         for clique, noisy in zip(shares, found, strict=True):
             self.residuals[clique].take(noisy)
         self.spent[step] = self.spent.get(step, 0.0) + sum(shares.values())
@@ -84,7 +88,7 @@ class Learner:
         Privacy: spends rho, or nothing where nothing is allowed.
         """
         if allowed and rho > 0:
-            degree = 1 if self.per_unit else self.queryable.rows
+            degree = self.per_unit or self.queryable.rows
             shares = allocate(self.residuals, self.within, allowed=allowed, rho=rho, total=self.total, degree=degree)
             self.measure(step, shares)
 
@@ -156,7 +160,7 @@ def start(
     k: int,
     one_parent: bool,
     base: Array,
-    per_unit: bool,
+    per_unit: int,
 ) -> Learner:
     """A learner that has measured nothing yet.
 

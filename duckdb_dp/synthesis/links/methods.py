@@ -136,19 +136,18 @@ def links(
         structure = measure_structure(queryable, names, share * rho, found.linked, loudest)
         spent["within units"] = before - queryable.left
     with threads(left, right):
-        number, counted = float(len(left.rows) if rules.child else rows or 0), None
+        number = float(len(left.rows) if rules.child else rows or 0)
         if unit is None:
             learned = _learn(method, queryable, left, right, rules.child, rounds, own, rng, track)
             number = number or learned.total
         elif not number:
-            number, variance, spent["total"] = measure_total(queryable, (OF_TOTAL * rho, 0.0), 1.0)
-            counted = number, variance
+            number, _, spent["total"] = measure_total(queryable, (OF_TOTAL * rho, 0.0), 1.0)
         size = max(1, round(number))
         shapes = [_shape(found, side, queryable.domain, size, sizes) for found, side in zip(known, sides, strict=True)]
         by_unit = None if unit is None else _by_unit(unit, known[unit], shapes[unit], number, queryable.rows)
         if by_unit is not None:
             seen = sides if small(*sides) else tuple(sampled(side, rng) for side in sides)
-            learned, by_unit = learn_by_unit(by_unit, queryable, seen, queryable.left - own, counted, track)
+            learned, by_unit = learn_by_unit(by_unit, queryable, seen, queryable.left - own, track)
         drawn = _draw(queryable.domain, learned, left, right, shapes, size, rules, by_unit, rng, track)
     codes, ends = [], _codes(left, drawn[0]) | _codes(right, drawn[1])
     if link_attributes:

@@ -8,7 +8,7 @@ from typing import final
 
 import numpy as np
 
-from duckdb_dp.counting.units import shares_of, weight_of
+from duckdb_dp.counting.units import capped_of, shares_of, weight_of
 from duckdb_dp.domain.domain import Clique
 from duckdb_dp.linop import UNIT, Array, Centring, Identity, Integers, Measurable
 from duckdb_dp.linop.base import UP
@@ -97,17 +97,19 @@ def measure_tables(
     ]
 
 
-def measure_shares(queryable: PrivateQueryable, asked: Iterable[tuple[Clique, float]]) -> list[LinearMeasurement]:
-    """The residual of each (clique, rho), of links that weigh 1/k each where their unit has k: in units, not in links.
+def measure_shares(
+    queryable: PrivateQueryable, asked: Iterable[tuple[Clique, float]], most: int = 1
+) -> list[LinearMeasurement]:
+    """The residual of each (clique, rho), of links that weigh min(k, most)/k each where their unit has k: in units times ``most``.
 
-    A unit of d links then adds as much as one link, and noise is a d-th of that of links.
+    A unit of d links then adds as much as ``most`` links, and noise is so many d-ths of that of links.
 
-    Privacy: spends the sum of all rho; a unit adds cells to each marginal that sum to 1 at most (`docs/privacy.md`).
+    Privacy: spends the sum of all rho; a unit adds cells to each marginal that sum to ``most`` at most (`docs/privacy.md`).
     """
     steps = [(clique, Centring(queryable.domain.shape(clique)), rho) for clique, rho in asked]
-    tables = [(shares_of(clique), centring, rho) for clique, centring, rho in steps]
+    tables = [(capped_of(clique, most), centring, rho) for clique, centring, rho in steps]
     found = queryable.answer_all((name, PerUnit(c, weight_of(name), queryable.rows), rho) for name, c, rho in tables)
     return [
-        LinearMeasurement(clique=clique, strategy=centring, answers=answers, variance=variance)
+        LinearMeasurement(clique=clique, strategy=centring, answers=answers * most, variance=variance * most**2)
         for (clique, centring, _), (answers, variance) in zip(steps, found, strict=True)
     ]

@@ -10,7 +10,7 @@ from duckdb_dp.domain.domain import Domain
 from duckdb_dp.linop import Array, Integers
 from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.synthesis.links.assign_links import End, feasible, filled
-from duckdb_dp.synthesis.links.by_unit import OF_ALL
+from duckdb_dp.synthesis.links.by_unit import OF_LINKS
 from duckdb_dp.synthesis.links.methods import Rules, links
 from duckdb_dp.synthesis.links.sides import Side, side_of
 from duckdb_dp.testing import NoNoise, SeededEntropy
@@ -79,15 +79,15 @@ def test_what_everybody_is_linked_to_has_its_links(
     assert sum(detail["spent"].values()) <= 1e8 * (1 + 1e-9)
 
 
-def test_links_are_counted_one_by_one_where_that_says_something() -> None:
+def test_links_weigh_more_than_as_shares_where_that_says_something() -> None:
     """Not where noise for all links of a unit drowns them, and not where all units have as many."""
     users, films = sides(3, "several")
     for degrees, rho, counted in (("skewed", 1e4, True), ("skewed", 0.05, False), ("even", 1e-2, False)):
         opened = queryable(rated(degrees), users, films, rho, SeededEntropy(3))
         _, detail = links(opened, users, films, unit=0, rng=np.random.default_rng(1))
-        assert ("links" in detail["spent"]) == counted, (degrees, rho)
+        assert ("heavier" in detail["spent"]) == counted, (degrees, rho)
         assert opened.left == pytest.approx(0, abs=1e-6 * rho)
-        assert detail["spent"].get("links", 0.0) <= OF_ALL * rho
+        assert detail["spent"].get("heavier", 0.0) <= OF_LINKS * rho
 
 
 def test_a_number_of_links_that_is_asked_for_changes_no_shares() -> None:
