@@ -19,9 +19,9 @@ from duckdb_dp.synthesis.links.fit import Tilt, tilted
 from duckdb_dp.synthesis.links.per_unit import measure_tables
 from duckdb_dp.synthesis.links.sides import Side
 
-OF_LINKS, OF_TOTAL, BELIEVED = 0.05, 0.05, 0.2
+OF_LINKS, OF_TOTAL, BELIEVED, SLACK = 0.05, 0.05, 0.2, 0.005
 """Share for links that weigh more than as shares, share of this for what all of them weigh, and what part of the largest
-difference between two weightings is expected."""
+difference between two weightings is expected, and an error that does not matter."""
 
 
 @final
@@ -126,13 +126,19 @@ def heaviest(by_unit: ByUnit, queryable: PrivateQueryable, partners: Clique, rho
     """
     shares = by_unit.degrees.shares[1:] / max(float(by_unit.degrees.shares[1:].sum()), 1e-300)
     sizes = [queryable.domain.sizes[name] for name in partners]
+    tried, found = [1], [BELIEVED * _apart(shares, 1)]
+    for c in (*classes(queryable.rows).tolist()[1:], queryable.rows) if sizes else ():
+        weight = by_unit.total * float(shares @ np.minimum(np.arange(1, len(shares) + 1), c))
+        noise = c * float(np.mean(sizes)) * math.sqrt(len(sizes) / (math.pi * rho)) / max(weight, 1.0)
+        tried.append(c)
+        found.append(BELIEVED * _apart(shares, c) + noise)
+    enough = min(found) + SLACK
+    # Degrees are not known exactly either: of weights that are about as good the largest is nearest to links.
+    return 1 if found[0] <= enough else max(c for c, error in zip(tried, found, strict=True) if error <= enough)
+
+
+def _apart(shares: Array, most: int) -> float:
+    """The mean of |k / mean k - w / mean w| of numbers k of these shares from 1, and w = min(k, most)."""
     k = np.arange(1, len(shares) + 1)
-    best, least = 1, math.inf
-    for c in classes(queryable.rows).tolist() if sizes else [1]:
-        w = np.minimum(k, c)
-        mean = max(float(shares @ w), 1e-300)
-        apart = float(shares @ np.abs(k / max(float(shares @ k), 1e-300) - w / mean))
-        noise = c * float(np.mean(sizes or [0])) * math.sqrt(len(sizes) / (math.pi * rho)) / (by_unit.total * mean)
-        if (found := BELIEVED * apart + (noise if c > 1 else 0.0)) < least:
-            best, least = c, found
-    return best
+    w = np.minimum(k, most)
+    return float(shares @ np.abs(k / max(float(shares @ k), 1e-300) - w / max(float(shares @ w), 1e-300)))

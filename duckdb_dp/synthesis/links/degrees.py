@@ -176,7 +176,10 @@ def model(measured: Measured, side: Side, domain: Domain, links: int) -> Degrees
     expected: Array = np.bincount(held, prior[1:]).astype(np.float64)
     found = sizes.around(expected * measured.rows) / measured.rows
     found *= min(1.0, 1 / max(found.sum(), LEAST))
-    within = prior[1:] / np.maximum(expected, LEAST)[held]
+    # A class that the prior has nothing of has what was measured of it all the same, spread evenly.
+    within = np.where(
+        expected[held] > LEAST, prior[1:] / np.maximum(expected, LEAST)[held], 1 / np.bincount(held)[held]
+    )
     shares = np.append(max(0.0, 1 - found.sum()), found[held] * within)
     tables = {
         name: _by_value(
