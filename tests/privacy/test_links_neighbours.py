@@ -13,7 +13,7 @@ import pytest
 import duckdb_dp.testing
 from duckdb_dp.counting.counts import Counts
 from duckdb_dp.counting.encode import literal
-from duckdb_dp.counting.units import UNIT, pairs_of, rows_of, shares_of, sizes_of, values_of, weight_of
+from duckdb_dp.counting.units import UNIT, capped_of, pairs_of, rows_of, shares_of, sizes_of, values_of, weight_of
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Distance
 from duckdb_dp.private import PrivateQueryable
@@ -128,9 +128,11 @@ TABLES: list[tuple[str, ...]] = [
     sizes_of(DEGREE),
     *(values_of(DEGREE, name) for name in ("users.sex", "movies.comedy", "stars")),
     *(pairs_of(*pair) for pair in (("movies.comedy", "stars"), ("stars", "stars"), ("users.age", "stars"))),
+    *(capped_of(names, 2) for names in ((), ("stars",), ("users.sex", "movies.comedy"))),
     *(shares_of(names) for names in ((), ("stars",), ("users.sex", "stars"), ("users.age", "movies.comedy", "stars"))),
 ]
-"""What is measured of whole units; one unit weighs 1 at most, whichever side is the unit. So do its own attributes: OWN."""
+"""What is measured of whole units; one unit weighs 1 at most, or 2 where it is capped so, whichever side is the unit. So do its own
+attributes: OWN."""
 
 ROWS = rows_of(("users.sex", "movies.comedy", "stars"))
 """The links themselves, of which a query limits what each unit adds."""

@@ -5,13 +5,15 @@ import pytest
 
 from duckdb_dp.accounting.base import ZCDP
 from duckdb_dp.counting.counts import Counts
-from duckdb_dp.counting.units import UNIT
+from duckdb_dp.counting.units import UNIT, classes
 from duckdb_dp.domain.domain import Domain
 from duckdb_dp.linop import Array, Integers
 from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.synthesis.links.assign_links import End, feasible, filled
 from duckdb_dp.synthesis.links.by_unit import OF_LINKS
+from duckdb_dp.synthesis.links.degrees import Measured, model
 from duckdb_dp.synthesis.links.methods import Rules, links
+from duckdb_dp.synthesis.links.per_unit import NoisyTable
 from duckdb_dp.synthesis.links.sides import Side, side_of
 from duckdb_dp.testing import NoNoise, SeededEntropy
 
@@ -116,3 +118,16 @@ def test_what_a_block_cannot_hold_goes_to_others_of_its_row_types() -> None:
     assert whole.max() == 1
     np.testing.assert_array_equal(whole.sum(axis=1), degrees)
     assert abs(whole[:, 0].sum() - 45) <= 1
+
+
+def test_units_with_many_links_keep_them_where_a_smooth_model_has_none() -> None:
+    """Classes of degrees that the negative binomial has nothing of, as its mean is that of the links that are asked for."""
+    side = side_of(("u.a",), np.zeros((1000, 1), np.int64), max_degree=100, linked="u.linked")
+    first = classes(100)
+    table = np.zeros(len(first))
+    table[0], table[-1] = 900.0, 100.0
+    sizes = NoisyTable(table, 1e-9)
+    measured = Measured(rows=1000.0, linked=1000.0, linked_variance=1e-9, sizes=sizes)
+    degrees = model(measured, side, Domain({"u.a": 1}), 1500)
+    assert degrees.shares.sum() == pytest.approx(1, abs=1e-3)
+    assert degrees.shares[first[-1] :].sum() == pytest.approx(0.1, abs=1e-3)
