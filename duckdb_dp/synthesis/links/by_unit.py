@@ -19,9 +19,10 @@ from duckdb_dp.synthesis.links.fit import Tilt, tilted
 from duckdb_dp.synthesis.links.per_unit import measure_tables
 from duckdb_dp.synthesis.links.sides import Side
 
-OF_LINKS, OF_TOTAL, BELIEVED, SLACK = 0.05, 0.05, 0.2, 0.005
+OF_LINKS, OF_TOTAL, BELIEVED, WORTH, SLACK = 0.05, 0.05, 0.2, 0.75, 0.005
 """Share for links that weigh more than as shares, share of this for what all of them weigh, and what part of the largest
-difference between two weightings is expected, and an error that does not matter."""
+difference between two weightings is expected; what part of the error of shares has to be left for that to be worth its cost, at most; and
+an error that does not matter."""
 
 
 @final
@@ -132,9 +133,10 @@ def heaviest(by_unit: ByUnit, queryable: PrivateQueryable, partners: Clique, rho
         noise = c * float(np.mean(sizes)) * math.sqrt(len(sizes) / (math.pi * rho)) / max(weight, 1.0)
         tried.append(c)
         found.append(BELIEVED * _apart(shares, c) + noise)
-    enough = min(found) + SLACK
+    if found[0] <= SLACK or min(found) > WORTH * found[0]:
+        return 1
     # Degrees are not known exactly either: of weights that are about as good the largest is nearest to links.
-    return 1 if found[0] <= enough else max(c for c, error in zip(tried, found, strict=True) if error <= enough)
+    return max(c for c, error in zip(tried, found, strict=True) if error <= min(found) + SLACK)
 
 
 def _apart(shares: Array, most: int) -> float:
