@@ -8,7 +8,7 @@ from typing import final
 
 import numpy as np
 
-from duckdb_dp.counting.units import capped_of, shares_of, weight_of
+from duckdb_dp.counting.units import capped_of, weight_of
 from duckdb_dp.domain.domain import Clique
 from duckdb_dp.linop import UNIT, Array, Centring, Identity, Integers, Measurable
 from duckdb_dp.linop.base import UP
