@@ -1,9 +1,10 @@
 """Mechanisms and readings tried on a public, made-up table: the errors to expect before a budget is spent.
 
-The error of a plan's unbiased answers is known from their standard deviations. That of counts that are read without negative ones, or
-fitted, or measured adaptively, depends on the data. Here the data are assumed: a number of rows, and records whose attributes lean on one
-another. Each mechanism runs on them with the budget of the request, a few times, and its L1 errors are counted: of a plan by how they
-compare with those of its unbiased answers to the same noise. No private value is read.
+The error of a plan's unbiased answers is known from their standard deviations, of all that is asked. That of counts that are read
+without negative ones, or fitted, or measured adaptively, depends on the data. Here the data are assumed: a number of rows, and records
+whose attributes lean on one another. Each mechanism runs on them a few times, for a part of the request and with as much noise as in all
+of it, and its L1 errors are counted: of a plan by how they compare with those of its unbiased answers to the same noise. No private value
+is read.
 """
 
 import math
@@ -32,8 +33,8 @@ from duckdb_dp.request import ADAPTIVE, Request
 
 Item = TypeVar("Item")
 
-ATTRIBUTES, MARGINALS, CELLS = 8, 60, 2**20
-"""A trial has at most so many attributes, marginals and cells of these; of a larger request it takes an even choice."""
+ATTRIBUTES, MARGINALS, CELLS = 6, 60, 2**20
+"""A trial has at most so many attributes, marginals and cells of these; of a larger request it takes an even choice by their sizes."""
 
 RECORDS = 20_000
 """Records that are made at most; a table of more rows has less noise beside them instead."""
@@ -87,7 +88,8 @@ def trial(request: Request, rows: int) -> tuple[Tried, ...]:
         asked = replace(request, mechanism=name)
         try:
             check(asked)
-            plans = {kind: _plan(one) for kind, one in _planned(replace(small, mechanism=name))}
+            known = {kind: _known(one, rows) for kind, one in _planned(asked)}
+            plans = {kind: (one, _plan(one)) for kind, one in _planned(replace(small, mechanism=name))}
             draws = {kind: [_answers(plan, table, seed) for seed in seeds] for kind, plan in plans.items()}
         except DPError as refusal:
             found.append(Tried(mechanism=name, reading="", error=None, intervals=False, refusal=str(refusal)))
@@ -96,7 +98,7 @@ def trial(request: Request, rows: int) -> tuple[Tried, ...]:
             Tried(
                 mechanism=name,
                 reading=kind,
-                error=_expected(draws.get(kind, draws[UNBIASED]), kind, table),
+                error=_expected(draws.get(kind, draws[UNBIASED]), kind, table, known.get(kind, known[UNBIASED])),
                 intervals=kind == UNBIASED and name not in ADAPTIVE,
             )
             for kind in KINDS
@@ -113,35 +115,38 @@ def _planned(request: Request) -> list[tuple[str, Request]]:
 
 
 def sampled(request: Request) -> Request:
-    """A part of a request that can be tried in a moment, with a part of its budget.
+    """A part of a request that can be tried in a moment, with the budget that leaves as much noise in it as there is in all.
 
-    An even choice of attributes, and the marginals of these; or an even choice of the marginals.
+    Attributes that are chosen evenly by their sizes, and the marginals of these; or of the marginals an even choice. The budget is that
+    of which the unbiased error of 'residual', or of 'laplace' where only pure DP will do, is the same as for all that is asked.
 
     Raises:
         DPError: every marginal is too large to try.
     """
-    cells = request.domain.cells
+    cells, sizes = request.domain.cells, request.domain.sizes
     asked = [question for question in request.questions if cells(question.clique) <= CELLS]
     if not asked:
         raise DPError("its marginals are too large to try.")
-    names = _evenly(request.domain.attributes, ATTRIBUTES)
-    inside = [question for question in asked if question.clique and set(question.clique) <= set(names)]
-    questions = _evenly(inside or asked, MARGINALS)
+    names = set(_evenly(sorted(sizes, key=sizes.__getitem__), ATTRIBUTES))
+    inside = [question for question in asked if question.clique and set(question.clique) <= names]
+    questions = _evenly(sorted(inside or asked, key=lambda question: cells(question.clique)), MARGINALS)
     while len(questions) > 1 and sum(cells(question.clique) for question in questions) > CELLS:
-        questions = questions[::2]
+        questions = _evenly(questions, len(questions) // 2)
     used = {name for question in questions for name in question.clique}
-    share = len({question.clique for question in questions}) / len(set(request.cliques))
-    return replace(
+    small = replace(
         request,
         questions=tuple(questions),
         attributes=tuple(attribute for attribute in request.attributes if attribute.name in used),
-        cost=request.cost * share,
     )
+    closed = "laplace" if request.accounting.pure else "residual"
+    error, own = (_unbiased(planned_for(replace(one, mechanism=closed)), 1) for one in (request, small))
+    return replace(small, cost=_scaled(small, own / error))
 
 
 def _evenly(items: Sequence[Item], most: int) -> list[Item]:
-    step = max(1.0, len(items) / most)
-    return [items[int(i * step)] for i in range(min(len(items), most))]
+    """At most so many, the middle one of each part of as many."""
+    taken = min(len(items), most)
+    return [items[(2 * i + 1) * len(items) // (2 * taken)] for i in range(taken)]
 
 
 def _scaled(request: Request, factor: float) -> float:
@@ -170,9 +175,9 @@ def _records(request: Request, rows: int) -> Counts:
     return Counts(domain, {domain.attributes: (distinct.reshape(-1), np.repeat(counts, len(groups)))})
 
 
-def _plan(request: Request) -> tuple[Request, Plan | None]:
-    """A request with its plan; an adaptive mechanism has none."""
-    return request, None if request.adaptive else planned_for(request)
+def _plan(request: Request) -> Plan | None:
+    """The plan of a request; an adaptive mechanism has none."""
+    return None if request.adaptive else planned_for(request)
 
 
 def _answers(asked: tuple[Request, Plan | None], table: Counts, seed: int) -> Answers:
@@ -210,22 +215,32 @@ def _noisy(plan: Plan, table: Counts, seed: int) -> dict[Clique, Array]:
     return found
 
 
-def _expected(draws: Sequence[Answers], kind: str, table: Counts) -> float:
+def _known(request: Request, rows: int) -> float | None:
+    """The expected error of a plan's unbiased answers; an adaptive mechanism has none that is known."""
+    plan = _plan(request)
+    return None if plan is None else _unbiased(plan, rows)
+
+
+def _unbiased(plan: Plan, rows: int) -> float:
+    """The expected error of a plan's unbiased answers: mean over the marginals of L1 / rows."""
+    alone = isinstance(plan, IndependentPlan) and plan.noise != GAUSSIAN.name
+    sums = [math.prod(part.shape) * float(np.mean(plan.stddev(i))) for i, part in enumerate(plan.workload.parts)]
+    return (MEAN_ALONE if alone else MEAN) * math.fsum(sums) / len(sums) / rows
+
+
+def _expected(draws: Sequence[Answers], kind: str, table: Counts, known: float | None) -> float:
     """The expected error of all marginals in one reading.
 
     Of a plan's unbiased answers it is known; by how much another reading changes it is less a matter of chance than its own size.
     """
-    drawn, first = math.fsum(_error(one, kind, table) for one in draws), draws[0]
-    if not isinstance(first, Planned):
-        return drawn / len(draws)
-    stddevs = first.stddevs(range(len(first.request.cliques)))
-    alone = isinstance(first.plan, IndependentPlan) and first.plan.noise != GAUSSIAN.name
-    known = (
-        (MEAN_ALONE if alone else MEAN)
-        * float(np.mean([float(each.sum()) for each in stddevs]))
-        / int(table.marginal(()).sum())
+    if known is not None and kind == UNBIASED:
+        return known
+    drawn = math.fsum(_error(one, kind, table) for one in draws)
+    return (
+        drawn / len(draws)
+        if known is None
+        else known * drawn / math.fsum(_error(one, UNBIASED, table) for one in draws)
     )
-    return known if kind == UNBIASED else known * drawn / math.fsum(_error(one, UNBIASED, table) for one in draws)
 
 
 def _error(answers: Answers, kind: str, table: Counts) -> float:

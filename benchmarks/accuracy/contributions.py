@@ -1,7 +1,8 @@
 """Bounds on what a unit adds, chosen privately: the error of a count beside that of the best fixed bound, and how often intervals hold.
 
 Shapes of rows per unit, from one each to a few units with most of the rows, at four sizes and four budgets (delta 1e-9). The choice
-is drawn from the scores of `duckdb_dp.plan.clipping`, in floats; `alone` stops after the first selection.
+is drawn from the scores of `duckdb_dp.plan.clipping`, in floats; `alone` stops after the first selection. And of a small count, in rows:
+the RMSE with a chosen bound, and with declared ones, which have all of the budget.
 
     python benchmarks/accuracy/contributions.py [draws]
 """
@@ -16,9 +17,11 @@ import numpy as np
 from duckdb_dp.accounting.base import GDP
 from duckdb_dp.budget import Budget
 from duckdb_dp.grouped_sums import PER_OCTAVE
-from duckdb_dp.plan.clipping import OF_CHOICE, ROWS, STEEP, Clip
+from duckdb_dp.plan.clipping import BEYOND, OF_CHOICE, ROWS, STEEP, Clip
 
 EPSILONS, SIZES = (0.1, 0.5, 1.0, 4.0), (300, 2_000, 20_000, 200_000)
+SMALL = np.array([1.0] * 215 + [2.0] * 10 + [3.0, 4.0, 7.0, 8.0])
+DECLARED = (1, 2, 4, 8)
 
 
 def shapes(n: int, rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray]]:
@@ -55,25 +58,49 @@ def drawn(scores: np.ndarray, epsilon: float, rng: np.random.Generator) -> int:
     return int(rng.choice(len(scores), p=weights / weights.sum()))
 
 
+def choices(clip: Clip, rows: np.ndarray, draws: int, rng: np.random.Generator) -> np.ndarray:
+    """The bounds that are chosen, as numbers of candidates."""
+    cells = np.minimum(np.searchsorted(clip.candidates, rows, "left"), clip.size)
+    owners, found = np.bincount(cells, minlength=clip.size + 1), []
+    for _ in range(draws):
+        choice = drawn(clip.scores(owners), clip.epsilon, rng)
+        if clip.goes_on(choice):
+            choice = clip.moved(choice, drawn(clip.steep_scores(owners, choice), clip.steep, rng))
+        found.append(choice)
+    return np.array(found)
+
+
 def measure(rows: np.ndarray, cost: float, draws: int, rng: np.random.Generator) -> list[tuple[float, float]]:
     """(RMSE over that of the best bound, share of 95 % intervals that hold all rows), for one selection and as it is."""
     clip, noise = bound(cost)
-    candidates = clip.candidates
-    cells = np.minimum(np.searchsorted(candidates, rows, "left"), clip.size)
-    owners = np.bincount(cells, minlength=clip.size + 1)
-    bias = np.array([np.maximum(rows - tau, 0).sum() for tau in candidates])
-    best = np.sqrt(bias**2 + (noise * candidates) ** 2).min()
+    taus, bias = clip.candidates, left_out(rows, clip.candidates)
+    best = np.sqrt(bias**2 + (noise * taus) ** 2).min()
     found = []
     for one in (replace(clip, steep=0.0), clip):
-        errors = []
-        for _ in range(draws):
-            choice = drawn(one.scores(owners), one.epsilon, rng)
-            if one.goes_on(choice):
-                choice = one.moved(choice, drawn(one.steep_scores(owners, choice), one.steep, rng))
-            errors.append((rng.normal() * noise * candidates[choice] - bias[choice], 1.96 * noise * candidates[choice]))
-        off, half = np.array(errors).T
-        found.append((float(np.sqrt(np.mean(off**2)) / best), float(np.mean(np.abs(off) < half))))
+        chosen = choices(one, rows, draws, rng)
+        off = rng.normal(size=draws) * noise * taus[chosen] - bias[chosen]
+        held = np.abs(off) < 1.96 * noise * taus[chosen]
+        found.append((float(np.sqrt(np.mean(off**2)) / best), float(np.mean(held))))
     return found
+
+
+def left_out(rows: np.ndarray, bounds: np.ndarray) -> np.ndarray:
+    """The rows beyond each bound."""
+    return np.array([np.maximum(rows - tau, 0).sum() for tau in bounds])
+
+
+def small(draws: int, rng: np.random.Generator) -> None:
+    """Print how many units may be beyond a chosen bound, and the errors of a small count."""
+    print("\n| epsilon | units beyond | chosen | " + " | ".join(f"clip := {tau}" for tau in DECLARED) + " |")
+    print("|---|---|---|" + "---|" * len(DECLARED))
+    for epsilon in (1.0, 3.0, 8.0):
+        cost = GDP.cost(Budget(epsilon=epsilon, delta=1e-9))
+        clip, noise = bound(cost)
+        chosen = choices(clip, SMALL, draws, rng)
+        mean = np.mean(left_out(SMALL, clip.candidates)[chosen] ** 2 + (noise * clip.candidates[chosen]) ** 2)
+        taus = np.array(DECLARED, dtype=float)
+        errors = [np.sqrt(mean), *np.sqrt(left_out(SMALL, taus) ** 2 + taus**2 / cost)]
+        print(f"| {epsilon:g} | {2 * BEYOND / clip.epsilon:.0f} |", " | ".join(f"{error:.1f}" for error in errors), "|")
 
 
 def main(draws: int) -> None:
@@ -90,6 +117,7 @@ def main(draws: int) -> None:
     for name, cells in [*found.items(), ("all", everything)]:
         ratio, holds = np.exp(np.log(np.array(cells)[..., 0]).mean(0)), np.array(cells)[..., 1].mean(0)
         print(f"| {name} | {ratio[0]:.2f} | {ratio[1]:.2f} | {holds[0]:.0%} | {holds[1]:.0%} |")
+    small(draws, rng)
 
 
 if __name__ == "__main__":

@@ -4,10 +4,9 @@ from dataclasses import replace
 
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.answers import plan as planned_for
-from duckdb_dp.answers import price
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.plan.base import Plan
-from duckdb_dp.plan.choose import FITTED, PLANNERS, PURE_PLANNERS, choose
+from duckdb_dp.plan.choose import FITTED, PLANNERS, PURE_PLANNERS
 from duckdb_dp.request import Request
 from duckdb_dp.sql.arguments import Arguments
 from duckdb_dp.sql.readings import UNBIASED, chosen
@@ -112,7 +111,7 @@ def _plans(request: Request) -> dict[str, Plan]:
     found = {}
     for name in dict.fromkeys([*PLANNERS, *PURE_PLANNERS]):
         try:
-            found[name] = choose(request.workload, price(request), mechanism=name, objective=request.objective)
+            found[name] = planned_for(replace(request, mechanism=name))
         except DPError:
             continue
     return found
