@@ -12,6 +12,7 @@ from sqlglot import exp
 
 from duckdb_dp.domain import patterns, text_lengths
 from duckdb_dp.errors import DPError
+from duckdb_dp.sql.owned.equal_values import apart, bytes_of
 from duckdb_dp.sql.owned.relations import FURTHER, Fan, Item, Joined, Relation, atom
 from duckdb_dp.sql.owned.rows import Joining
 from duckdb_dp.sql.owned.ties import borrowed, tied
@@ -147,11 +148,14 @@ def _cut(compiler: "Compiler", item: Item, before: list[Item], joining: Joining)
     owner = relation.owner or joining.fixed(item, before)
     ends = [*joining.fixed_values(item, before), *(_bytes(atom(item.alias, at), types[at]) for at in owner)]
     ends = list({end.sql("duckdb"): end for end in ends}.values())
-    order = exp.Anonymous(this="hash", expressions=[atom(item.alias, at) for at in types])
+    columns = {at: atom(item.alias, at) for at in types}
+    # Equal values have one hash, though they may be told apart, as 0 and -0: which one is first must not depend on where rows lie.
+    told = [one if apart(types[at]) else bytes_of(one) for at, one in columns.items()]
+    order = [exp.Anonymous(this="hash", expressions=list(columns.values())), *told]
     rank = exp.Window(
         this=exp.RowNumber(),
         partition_by=ends,
-        order=exp.Order(expressions=[exp.Ordered(this=order, nulls_first=True)]),
+        order=exp.Order(expressions=[exp.Ordered(this=one.copy(), nulls_first=True) for one in order]),
     )
     query = joining.own_rows(item, *(exp.alias_(atom(item.alias, at), at, quoted=True) for at in types))
     query.set("qualify", exp.Qualify(this=exp.LTE(this=rank, expression=exp.Literal.number(_most(item)))))
