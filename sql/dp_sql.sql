@@ -34,7 +34,7 @@
 --                       unit adds to all groups of a sum, a count or an average is a vector, which is clipped to a norm (L2; L1 for
 --                       pure DP) that 3/10 of the sum's cost chooses, of all powers of 2^(1/4). No bound on values is needed, and nothing else
 --                       is clamped; where too few units tell a norm, a sum of numbers is NULL. Of quantiles and count(DISTINCT x) a number of rows is chosen
--- clip                  the norm itself, the same for all sums of the call, in their own units: nothing is spent on it
+-- clip                  the norm itself, the same for all sums of the call, in their own units: nothing is spent on it. [Small counts](benchmarks.md#chosen-bounds-on-what-a-unit-adds) are better with it, where you can guess: a choice cannot tell fewer units beyond a bound from none than about 63 at epsilon 1 (delta 1e-9), 22 at 3 and 9 at 8
 -- mechanism             'auto': planned where that is possible, else direct; 'direct'; 'select': direct, with quantiles selected by
 --                       their ranks as in dp_quantiles; or a planner's name as in dp_queries: then
 --                       sums and averages are answered from cells too, and those of bins from the middles of the bins
