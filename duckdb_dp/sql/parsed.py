@@ -78,7 +78,11 @@ def _check_groups(select: exp.Select) -> None:
     group = select.args.get("group")
     if group is None:
         return
-    named = {node.name.lower() for node in group.expressions if isinstance(node, exp.Column | exp.Literal)}
+    named = {
+        node.name.lower()
+        for node in group.expressions
+        if isinstance(node, exp.Column | exp.Literal) and not node.text("table")
+    }
     for place, item in enumerate(select.expressions, 1):
         window, every = item.find(exp.Window), bool(group.args.get("all"))
         asked = named & {item.alias.lower() or None, str(place)} or (every and not item.find(exp.AggFunc))

@@ -9,7 +9,14 @@ LONG = 1_000
 PART = 150
 """Characters of these above which they do."""
 
+_QUOTED = r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\""
+"""A text or a quoted name, in which nothing is read."""
+
+_PIECE = re.compile(rf"{_QUOTED}|[()]|[^'\"()]+")
 _STEP = re.compile(r"\bv(\d+)\b")
+_LIST = re.compile(r"(?i)\b(in|over|interval)\s*$")
+"""Words behind which parentheses hold no expression."""
+
 _NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*$")
 
 
@@ -28,10 +35,10 @@ class Steps:
 
     def shorter(self, text: str) -> str:
         """A long expression over columns for what stands in its parentheses, from the inside out."""
-        if len(text) <= LONG:
+        if len(text) <= LONG or "->" in text:  # the parameters of a lambda are no columns
             return text
         found, opened = [""], list[str]()
-        for piece in re.findall(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|[()]|[^'\"()]+", text):
+        for piece in _PIECE.findall(text):
             if piece == "(":
                 called = _NAME.search(found[-1])
                 opened.append("" if called is None else called.group())
@@ -39,7 +46,8 @@ class Steps:
                 found.append("")
             elif piece == ")":
                 inside, name = found.pop(), opened.pop()
-                found[-1] += self._part(inside, name)
+                listed = _LIST.search(found[-1] + name) is not None
+                found[-1] += f"{name}({inside})" if listed else self._part(inside, name)
             else:
                 found[-1] += piece
         return found[0]
@@ -53,7 +61,7 @@ class Steps:
 
     def _column(self, text: str) -> str:
         if text not in self._names:
-            used = [self._levels[int(number)] for number in _STEP.findall(text)]
+            used = [self._levels[int(number)] for number in _STEP.findall(re.sub(_QUOTED, "", text))]
             self._names[text] = f"v{len(self._levels)}"
             self._levels.append(1 + max(used, default=-1))
         return self._names[text]

@@ -222,6 +222,15 @@ def test_what_counts_nothing_is_shown_as_it_was_written(exact: Loaded) -> None:
     assert ": SELECT age FROM people GROUP BY age counts nothing" in exact.refused("FROM dp_sql(?, mu := 1)", [asked])
 
 
+def test_a_column_that_has_the_name_of_a_window_is_a_group(exact: Loaded) -> None:
+    exact("CREATE TABLE stays AS SELECT i % 3 AS q FROM range(99) t(i); CALL dp_protect('stays', rho := 1e9)")
+    exact("CALL dp_attribute('stays', 'q', low := 0, high := 2)")
+    asked = "SELECT s.q AS k, count(*) AS n, row_number() OVER (ORDER BY s.q) AS q FROM stays AS s GROUP BY s.q"
+    assert [
+        (k, round(n), q) for k, n, q in exact("SELECT k, n, q FROM dp_sql(?, rho := 1e6) ORDER BY k", [asked])
+    ] == exact(f"{asked} ORDER BY k")
+
+
 WRITTEN = {
     "SELECT avg(b - a) AS x FROM stays": "date_diff('hour', a, b)",
     "SELECT median(b - a) AS x FROM stays": "date_diff('hour', a, b)",

@@ -115,3 +115,16 @@ def test_long_expressions_are_worked_out_in_steps(
     value, _, low, high = found[0]
     assert low <= value <= high
     assert low - (high - low) <= truth <= high + (high - low)
+
+
+@pytest.mark.parametrize("text", ["v0", "v7", "(v12", "it''s v3)", 'a "v99" (b'])
+def test_texts_that_look_like_steps_are_texts(con: duckdb.DuckDBPyConnection, text: str) -> None:
+    for rest in ("", " + 0 * sum(x) * count(*)" * 60):
+        asked = f"SELECT CASE WHEN count(*) > 5{rest} THEN '{text}' ELSE '({text}' END AS f FROM t"
+        assert con.execute("SELECT f FROM dp_sql(?, mu := 50)", [asked]).fetchall() == [(text.replace("''", "'"),)]
+
+
+def test_what_is_no_expression_is_no_step(con: duckdb.DuckDBPyConnection) -> None:
+    long, many = "x" * 200, " + 0 * sum(x) * count(*)" * 60
+    asked = f"SELECT CASE WHEN count(*) > 5{many} AND concat('{long}', '') IN ('{long}') THEN 'long' ELSE 'other' END AS f FROM t"
+    assert con.execute("SELECT f FROM dp_sql(?, mu := 50)", [asked]).fetchall() == [("long",)]
