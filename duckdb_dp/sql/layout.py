@@ -81,9 +81,7 @@ def queries(request: Request, plan: Plan, handle: str, *, private: bool) -> str:
                 continue
             low, high, type_ = _edges(attribute)
             for end, labels in enumerate((low, high)):
-                if (
-                    family.count > family.n
-                ):  # of ranges there are many more than cells: a statement of their labels is too long
+                if family.count > family.n:  # a label for each range would make the statement too long
                     column = Column(axis, labels, f"{index} {axis} {end}")
                 else:
                     column = Column(axis, [labels[cell] for cell in bounds[end]])

@@ -47,10 +47,8 @@ PLAIN = _EXACT - {"VARCHAR"}
 
 def same(first: str, second: str) -> bool:
     """Whether equality of columns of two types is equality of values, so that it passes on from one to the next."""
-    return (first == second and (first in _EXACT or first.startswith(("DECIMAL", "ENUM(")))) or {
-        first,
-        second,
-    } <= _WHOLE
+    exact = first in _EXACT or first.startswith(("DECIMAL", "ENUM("))
+    return (first == second and exact) or {first, second} <= _WHOLE
 
 
 def _one_value(type_: str, constant: exp.Expr) -> bool:
