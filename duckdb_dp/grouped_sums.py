@@ -272,6 +272,11 @@ class Source:
     types: tuple[str, ...] = field(default=(), compare=False)
     lookup: Lookup | None = field(default=None, compare=False)
 
+    @property
+    def canonical(self) -> bool:
+        """Whether it has the form that all ways to write a join share, in which tables are called u0, u1 and so on."""
+        return ' AS "u0"' in self.sql
+
     def to_json(self) -> list[Any]:
         """Plain data."""
         return [self.sql, list(self.owner), self.single]

@@ -48,7 +48,7 @@ def dataset(session: Session, arguments: Arguments, place: Place) -> Dataset:
     Raises:
         DPError: they read several, or one that is not protected.
     """
-    asked = json.dumps([arguments["sql"], arguments.get("dataset")])
+    asked = json.dumps([arguments["sql"], arguments.get("dataset"), arguments.get(routes.AS_WRITTEN)])
     return session.once(("dataset", asked, place), lambda: _dataset(session, arguments, place))
 
 
@@ -61,7 +61,7 @@ def _dataset(session: Session, arguments: Arguments, place: Place) -> Dataset:
     for select in shared_selects(arguments["sql"]):
         if not several(select):
             table_name(select)  # which refuses what is no table
-        found.append(dataset_of(session, select, place))
+        found.append(dataset_of(session, select, place, as_written=bool(arguments.get(routes.AS_WRITTEN))))
     if arguments.get("dataset") is not None:
         found.append(find_dataset(session.ledger, arguments["dataset"], *place))
     if len({dataset.id for dataset in found}) > 1:
@@ -168,7 +168,8 @@ def direct(
 
     def by_owner(number: int, select: "exp.Select") -> list[GroupedSums]:
         if not owners:
-            owners.append(asked.Asked(session, dataset, place, bounded=bounded, finds=given is not None))
+            how = {"bounded": bounded, "finds": given is not None, "as_written": bool(arguments.get(routes.AS_WRITTEN))}
+            owners.append(asked.Asked(session, dataset, place, **how))
             owners[0].declared |= declared if len(selects) > 1 and not joined else {}
         return owners[0].parts(select, number, pure=pure, norms=bounds.auto, found=placeholders)
 

@@ -36,7 +36,37 @@ def statements_of(text: str) -> tuple[exp.Expr, ...]:
     for statement in found:
         _joins_of_select(statement)
         in_place(statement)
+        _plainly(statement)
     return found
+
+
+def _plainly(statement: exp.Expr) -> None:
+    """Write count(1) as count(*), and leave out what is true of every row: WHERE true AND x > 1."""
+    for count in statement.find_all(exp.Count):
+        if isinstance(count.this, exp.Literal) and not count.expressions:
+            count.set("this", exp.Star())
+    for clause in [one for one in statement.find_all(exp.Where) if isinstance(one.parent, exp.Select)]:
+        parts = [part for part in _conjuncts(clause.this) if not _is_true(part)]
+        if not parts:
+            clause.pop()
+        elif len(parts) < len(_conjuncts(clause.this)):
+            clause.set("this", exp.and_(*parts, copy=False))
+
+
+def _conjuncts(node: exp.Expr) -> list[exp.Expr]:
+    inner = node
+    while isinstance(inner, exp.Paren):
+        inner = inner.this
+    return [*_conjuncts(inner.this), *_conjuncts(inner.expression)] if isinstance(inner, exp.And) else [node]
+
+
+def _is_true(node: exp.Expr) -> bool:
+    """Whether a condition is true, or says so of two numbers, as 1 = 1 does."""
+    inner = node.unnest()
+    if isinstance(inner, exp.EQ):
+        one, two = inner.this, inner.expression
+        return isinstance(one, exp.Literal) and one.is_int and one == two
+    return isinstance(inner, exp.Boolean) and bool(inner.this)
 
 
 def _joins_of_select(statement: exp.Expr) -> None:

@@ -220,11 +220,22 @@ def _older(
     if kind.direct is not None and request.questions and request.mechanism == "auto":
         by_rows = {**arguments, routes.ROUTE: routes.ROWS}
         ways.append(lambda: request_of(session, kind, by_rows, place, found)[1])
+    if any(part.source is not None and part.source.canonical for part in request.direct):
+        written = {**arguments, routes.AS_WRITTEN: True}
+        ways.append(lambda: _as_written(session, kind, written, place, found))
+        if request.lined:
+            ways.append(lambda: _as_written(session, kind, {**written, routes.OLDER: True}, place, found))
     for way in ways:
         with suppress(DPError):  # it could not be asked so
             if (stored := session.stored(_owned(session, dataset, way()), name)) is not None:
                 return stored
     return None
+
+
+def _as_written(session: Session, kind: Kind, arguments: Arguments, place: Place, found: "Found | None") -> Request:
+    """The request of a join in the order in which it was written."""
+    groups = None if kind.found is None or found is None else kind.found(session, arguments, place)
+    return request_of(session, kind, arguments, place, groups)[1]
 
 
 def _read(session: Session, kind: Kind, stored: Release, arguments: Arguments, above: Statement | None = None) -> str:

@@ -28,6 +28,9 @@ ROUTE, ROWS, CELLS = "_route", "rows", "cells"
 OLDER = "_older"
 """Another one: plans leave out rows with values that nobody has declared, as those of earlier versions did."""
 
+AS_WRITTEN = "_as_written"
+"""Another one: relations of joined tables keep the order in which they were written, as those of earlier versions did."""
+
 BETTER = 1 - 1e-6
 """Rounding decides nothing: of equal routes that over the rows is taken, which counts rows with values that nobody has declared too."""
 

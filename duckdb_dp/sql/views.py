@@ -132,7 +132,7 @@ def compiled(session: Session, found: Family, query: str, *, bounded: bool = Fal
 
     place = (found.dataset.catalog, found.dataset.schema)
     tables = Tables(found, place, lambda text: gate.read(text, found, session), bounded=bounded)
-    compiler, select = Compiler(tables), parse_one(query, dialect="duckdb")
+    compiler, select = Compiler(tables, as_written=True), parse_one(query, dialect="duckdb")
     relation = compiler.query(select, {})
     check_work(select, compiler.copies)
     if not relation.owned:

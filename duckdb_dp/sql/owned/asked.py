@@ -79,8 +79,14 @@ def _check_files(select: exp.Select) -> None:
             )
 
 
-def dataset_of(session: Session, select: exp.Select, place: Place) -> Dataset:
+def dataset_of(session: Session, select: exp.Select, place: Place, *, as_written: bool = False) -> Dataset:
     """The dataset whose rows a SELECT reads, with the rows of a unit that count where several tables are joined.
+
+    Args:
+        session: the session.
+        select: the SELECT.
+        place: where names are looked for.
+        as_written: whether of several tables of a dataset the first one is meant, and not that of the first name.
 
     Raises:
         DPError: it reads several, or none.
@@ -105,7 +111,8 @@ def dataset_of(session: Session, select: exp.Select, place: Place) -> Dataset:
             f"{brief(select.sql('duckdb'))} reads several datasets ({few(sorted({one.name for one in found}))}) of different units; "
             "ask each by itself, or protect the tables together: CALL dp_protect(['a', 'b'], unit := 'a.id', ...)."
         )
-    return replace(found[0], max_rows=max(one.max_rows for one in found), auto_rows=any(one.auto_rows for one in found))
+    first = found[0] if as_written else min(found, key=lambda one: (one.catalog, one.schema, one.name))
+    return replace(first, max_rows=max(one.max_rows for one in found), auto_rows=any(one.auto_rows for one in found))
 
 
 def _is_public(session: Session, name: str, place: Place) -> bool:
@@ -128,14 +135,22 @@ class Asked:
         dataset: whose rows they read.
         place: where names are looked for.
         bounded: whether it is asked how many rows of a unit their relations have at most.
-        finds: as in ``top``.
+        finds, as_written: as in ``top``.
     """
 
-    def __init__(self, session: Session, dataset: Dataset, place: Place, *, bounded: bool, finds: bool = False) -> None:
-        self._session, self._family = session, family(session, dataset)
-        self._place, self._bounded = place, bounded
+    def __init__(
+        self,
+        session: Session,
+        dataset: Dataset,
+        place: Place,
+        *,
+        bounded: bool,
+        finds: bool = False,
+        as_written: bool = False,
+    ) -> None:
+        self._session, self._family, self._place = session, family(session, dataset), place
         self._taken: dict[str, object] = {}
-        self._finds = finds
+        self._how = {"bounded": bounded, "finds": finds, "as_written": as_written}
         self._advice = "" if dataset.discovery_delta else FINDS
         self.declared: dict[str, Attribute] = {}
         """The declarations of the columns of all relations."""
@@ -150,14 +165,13 @@ class Asked:
         from duckdb_dp.sql.owned.kept import Kept
 
         kept: Kept = self._session.kept(Kept)
-        how = {"bounded": self._bounded, "finds": self._finds}
         taken = dict(self._taken)
-        asked = kept.top(self._family, self._place, select, self._taken, self._read, **how)
+        asked = kept.top(self._family, self._place, select, self._taken, self._read, **self._how)
         while clash := [name for name, a in asked.declared.items() if self.declared.get(name, a) != a]:
             # Other values than those that the same name has in another SELECT: they take another name.
             taken |= {name.lower(): _OTHER for name in clash}
             self._taken = dict(taken)
-            asked = kept.top(self._family, self._place, select, self._taken, self._read, **how)
+            asked = kept.top(self._family, self._place, select, self._taken, self._read, **self._how)
         late = asked.source.lookup
         for sql in (asked.source.sql, *(() if late is None else (late.rows, late.owners))):
             gate.check(sql, self._family, self._session)

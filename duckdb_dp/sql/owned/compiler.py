@@ -13,11 +13,11 @@ from sqlglot import exp
 from duckdb_dp.domain.row_expressions import checked
 from duckdb_dp.errors import DPError, brief, identifier
 from duckdb_dp.sql.distinct_units import one_or_null
-from duckdb_dp.sql.owned import names, nested, sets, units, windows
+from duckdb_dp.sql.owned import canonical, names, nested, sets, units, windows
 from duckdb_dp.sql.owned.equal_values import settled
 from duckdb_dp.sql.owned.joins import Settling
-from duckdb_dp.sql.owned.relations import Condition, Field, Item, Joined, Most, Relation, Scope, Tag, as_item
-from duckdb_dp.sql.owned.sources import Reading
+from duckdb_dp.sql.owned.relations import Condition, Field, Item, Joined, Most, Relation, Scope, Tag, Written, as_item
+from duckdb_dp.sql.owned.sources import Reading, by_row
 from duckdb_dp.sql.owned.syntax import check, has_aggregate, refuse
 from duckdb_dp.sql.owned.tables import Tables
 from duckdb_dp.sql.owned.ties import of_row
@@ -37,10 +37,13 @@ class Compiler:
 
     Args:
         tables: those that it may read.
+        as_written: whether relations keep the order in which they were written, as in releases of earlier versions, and views.
     """
 
-    def __init__(self, tables: Tables) -> None:
-        self.tables = tables
+    def __init__(self, tables: Tables, *, as_written: bool = False) -> None:
+        self.tables, self.as_written = tables, as_written
+        self.written: dict[int, Written] = {}
+        """The queries of WITH that work row by row, by the id of their relations."""
         self.totals = Totals(self.type_of)
         self._fields: dict[tuple[str, str], Field] = {}
         self._placed: dict[str, Item] = {}
@@ -84,9 +87,16 @@ class Compiler:
         field = self.field(column)
         return identifier(field.name) if field is not None and field.name else "an aggregate"
 
+    def called(self, field: Field) -> str:
+        """What a column of the relation at the top is called: as in its table, and small letters where it is worked out."""
+        if self.as_written:
+            return field.name
+        return field.column if field.table is not None else field.name.lower()
+
     def put(self, relation: Relation, join: str = "") -> Item:
         """An item of FROM, under an alias of its own."""
         alias, family = f"t{len(self._placed)}", self.tables.family
+        relation = replace(relation, query=self.in_form(relation.query))
         unit = family.unit_table, tuple(sorted(family.unit))
         fields = tuple([of_row(field, alias, unit) for field in relation.fields])
         item = Item(alias=alias, relation=replace(relation, fields=fields), join=join)
@@ -94,6 +104,17 @@ class Compiler:
         self._fields |= {(item.alias, field.at): field for field in fields}
         self.note_owner(item)
         return item
+
+    def in_form(self, query: exp.Expr) -> exp.Expr:
+        """A relation in the form that all ways to write it share."""
+        if self.as_written or isinstance(query, exp.Table):
+            return query
+
+        def type_of(alias: str, at: str) -> str | None:
+            field = self._fields.get((alias, at))
+            return None if field is None else field.type
+
+        return canonical.canonical(query, type_of)
 
     def note_owner(self, item: Item) -> None:
         """Note the columns of an item that name the owner and have no other name."""
@@ -339,6 +360,8 @@ class Compiler:
         Reading(self, scope).read(select)
         if more is not None:
             joined.conditions += more(scope)
+        if not self.as_written:
+            joined.items = canonical.in_order(joined.items)
         Settling(self, joined).settle()
         return scope
 
@@ -349,8 +372,11 @@ class Compiler:
             check(words)
             for cte in words.expressions:
                 check(cte)
-                relation = self.query(cte.this, found)
-                found[cte.alias.lower()] = _renamed(relation, [c.name for c in cte.args["alias"].columns], cte.alias)
+                columns = [column.name for column in cte.args["alias"].columns]
+                relation = _renamed(self.query(cte.this, found), columns, cte.alias)
+                if by_row(cte.this) and not self.as_written:
+                    self.written[id(relation)] = Written(cte.this, columns, dict(found), relation)
+                found[cte.alias.lower()] = relation
         return found
 
     def columns_of(self, query: exp.Expr) -> tuple[tuple[str, str], ...]:

@@ -159,7 +159,7 @@ def _cut(compiler: "Compiler", item: Item, before: list[Item], joining: Joining)
     )
     query = joining.own_rows(item, *(exp.alias_(atom(item.alias, at), at, quoted=True) for at in types))
     query.set("qualify", exp.Qualify(this=exp.LTE(this=rank, expression=exp.Literal.number(_most(item)))))
-    return replace(relation, query=query)
+    return replace(relation, query=compiler.in_form(query))
 
 
 def _bytes(column: exp.Expr, type_: str) -> exp.Expr:

@@ -8,6 +8,7 @@ from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.counting.encode import quote
 from duckdb_dp.grouped_sums import Source
 from duckdb_dp.request import units
+from duckdb_dp.sql import routes
 from duckdb_dp.sql.above.kinds import group_keys
 from duckdb_dp.sql.arguments import Arguments, Place
 from duckdb_dp.sql.found_groups import MOST_VALUES, Column, Found, sought
@@ -28,7 +29,8 @@ def found(
     if dataset.discovery_delta is None or dataset.accounting.pure:
         return None
     auto = Bounds.of("dp_sql", dataset, arguments, sums=True).auto
-    asked = Asked(session, dataset, place, bounded=not auto, finds=True)
+    as_written = bool(arguments.get(routes.AS_WRITTEN))
+    asked = Asked(session, dataset, place, bounded=not auto, finds=True, as_written=as_written)
     relations: dict[str, list[Top]] = {}
     for top in map(asked.top, selects):
         keys = {column.name: None for key in group_keys(top.select) for column in key.find_all(exp.Column)}

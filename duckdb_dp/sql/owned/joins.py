@@ -190,8 +190,9 @@ class Settling:
     def _single(self) -> bool:
         """Whether no owner has two rows: the first table's are single, and each other table adds one row at most."""
         items, joining = self._joined.items, self.joining
-        root = next((item for item in items if item.relation.owned and not item.join), None)
-        if root is None or not root.relation.single:
+        inner = [item for item in items if item.relation.owned and not item.join]
+        root = next((item for item in inner[: 1 if self._compiler.as_written else None] if item.relation.single), None)
+        if root is None:
             return False
         settled = [root]
         left = [item for item in items if item is not root]

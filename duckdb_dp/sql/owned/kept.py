@@ -55,6 +55,7 @@ class Kept:
         *,
         bounded: bool,
         finds: bool,
+        as_written: bool = False,
     ) -> Top:
         """As ``top.top``: the tables and their declarations, and the public rows that it reads, are compared first.
 
@@ -62,9 +63,10 @@ class Kept:
             family, place: of the tables.
             select, taken, read: as ever.
             bounded: whether it is asked how many rows of a unit the relation has at most.
-            finds: as ever.
+            finds, as_written: as ever.
         """
-        text, given = select.sql("duckdb"), (select.copy(), family, place, dict(taken), bounded, finds)
+        given = (select.copy(), family, place, dict(taken), bounded, finds, as_written)
+        text = f"{as_written} {select.sql('duckdb')}"
         with self._lock:
             known = self._known.get(text)
         if known is None or known.given != given or any(read(sql) != rows for sql, rows in known.rows):
@@ -81,7 +83,7 @@ class Kept:
 
 
 def _compiled(given: tuple[Any, ...], read: Read) -> _Known:
-    select, family, place, taken, bounded, finds = given
+    select, family, place, taken, bounded, finds, as_written = given
     rows: list[tuple[str, list[tuple[Any, ...]]]] = []
 
     def noted(sql: str) -> list[tuple[Any, ...]]:
@@ -89,5 +91,6 @@ def _compiled(given: tuple[Any, ...], read: Read) -> _Known:
         return rows[-1][1]
 
     after = dict(taken)
-    found = top(Tables(family, place, noted, bounded=bounded), select.copy(), after, noted, finds=finds)
+    tables = Tables(family, place, noted, bounded=bounded)
+    found = top(tables, select.copy(), after, noted, finds=finds, as_written=as_written)
     return _Known(given=given, rows=tuple(rows), after=after, top=found)

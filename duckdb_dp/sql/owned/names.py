@@ -7,7 +7,7 @@ from sqlglot import exp
 from duckdb_dp.errors import DPError, as_sql, brief, few, identifier
 from duckdb_dp.sql.clamped_sums import column_name
 from duckdb_dp.sql.owned.relations import Scope, Source
-from duckdb_dp.sql.owned.syntax import check
+from duckdb_dp.sql.owned.syntax import check, has_aggregate
 
 
 def column(node: exp.Column, scope: Scope, alias: Callable[[str], exp.Expr | None]) -> exp.Expr:
@@ -32,6 +32,12 @@ def column(node: exp.Column, scope: Scope, alias: Callable[[str], exp.Expr | Non
         inner = inner.outer
     known = [name for source in scope.sources for name, _ in source.columns]
     raise DPError(f"there is no column {as_sql(node.sql('duckdb'))}; the columns are: {few(known)}.")
+
+
+def of_from(node: exp.Column, scope: Scope) -> str:
+    """The name of a column as FROM spells it."""
+    known = (name for source in scope.sources for name, _ in source.columns)
+    return next((name for name in known if name.lower() == node.name.lower()), node.name)
 
 
 def _within(node: exp.Column, scope: Scope) -> exp.Expr | None:
@@ -99,3 +105,9 @@ def renamed(columns: list[tuple[str, exp.Expr]], names: list[str], what: str) ->
     if len(names) > len(columns):
         raise DPError(f"{identifier(what)} names {len(names)} columns and has {len(columns)}.")
     return [(names[i] if i < len(names) else name, value) for i, (name, value) in enumerate(columns)]
+
+
+def of_aggregate(node: exp.Expr, scope: Scope) -> bool:
+    """Whether an expression has the alias of an aggregate in it, as HAVING n > 10 has."""
+    names = (column.name.lower() for column in node.find_all(exp.Column) if not column.table)
+    return any(has_aggregate(scope.aliases[name]) for name in names if name in scope.aliases)

@@ -118,6 +118,24 @@ class Fan:
         return " x ".join(f"{rows:,} of {name}" for name, rows in self.of)
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A query of WITH as it was written.
+
+    Attributes:
+        select: the query.
+        columns: names that WITH gives its columns.
+        ctes: the queries before it.
+        relation: what it was compiled to, whose id stands for it.
+    """
+
+    select: exp.Select
+    columns: list[str]
+    ctes: "dict[str, Relation]"
+    relation: "Relation"
+
+
 FURTHER = 100
 """Rows that a join takes of those that agree in what it fixes, where all rows of the unit are joined already."""
 

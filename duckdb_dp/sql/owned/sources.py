@@ -112,8 +112,18 @@ class Reading:
             if name not in left or name not in own:
                 refuse(join, f"names '{name}', which is not a column of both sides")
             found.append(Condition(node=exp.EQ(this=left[name].copy(), expression=own[name].copy())))
-            self._scope.merged[name] = own[name] if join.side == "RIGHT" else left[name]
+            self._scope.merged[name] = self._merged(join, left[name], own[name])
         return found
+
+    def _merged(self, join: exp.Join, left: exp.Expr, right: exp.Expr) -> exp.Expr:
+        """The column that stands for both: of an inner join the one of which more is known, whichever table is named first."""
+        fields = [self._compiler.field(one) for one in (left, right)]
+        if join.side or self._compiler.as_written or None in fields:
+            return right if join.side == "RIGHT" else left
+        ranks = [
+            (one.attribute is None, not one.public, one.table or (), one.column) for one in fields if one is not None
+        ]
+        return right if ranks[1] < ranks[0] else left
 
     def _source(self, node: exp.Expr, *, flat: bool) -> None:
         """One table or subquery of FROM."""
@@ -123,20 +133,28 @@ class Reading:
             check(alias)
         given = [] if alias is None else [one.name for one in alias.columns]
         parts: tuple[str, ...] = ()
-        if isinstance(node, exp.Subquery):
+        name = (node.alias or node.name).lower()
+        own = _itself(node) if isinstance(node, exp.Subquery) and not self._compiler.as_written else None
+        if own is not None:
+            relation, _ = self._table(own)
+        elif isinstance(node, exp.Subquery):
             inner = node.this
-            if flat and isinstance(inner, exp.Select) and plain(inner) and not _nested(inner) and not _turned(inner):
-                self._flat(inner, node.alias, given)
+            if flat and by_row(inner):
+                self._flat(inner, node.alias, given, self._scope.ctes)
                 return
             relation = self._compiler.query(inner, self._scope.ctes)
         elif isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
             relation, parts = self._table(node)
         else:
             refuse(node, "is not read here; FROM takes tables and subqueries")
+        if (
+            flat and (written := self._compiler.written.get(id(relation))) is not None
+        ):  # of WITH, as the subquery itself
+            self._flat(written.select, name, [*given, *written.columns[len(given) :]], written.ctes)
+            return
         item = self._compiler.put(relation)
         self._scope.joined.items.append(item)
         columns: list[tuple[str, exp.Expr]] = [(field.name, atom(item.alias, field.at)) for field in relation.fields]
-        name = (node.alias or node.name).lower()
         self._name(Source(alias=name, columns=names.renamed(columns, given, name), table=parts))
 
     def _table(self, node: exp.Table) -> tuple[Relation, tuple[str, ...]]:
@@ -151,10 +169,10 @@ class Reading:
         table = relation.query.find(exp.Table)
         return relation, () if table is None else tuple(part.name.lower() for part in table.parts)
 
-    def _flat(self, select: exp.Select, alias: str, given: list[str]) -> None:
+    def _flat(self, select: exp.Select, alias: str, given: list[str], ctes: dict[str, Relation]) -> None:
         """A subquery that works row by row, as a part of the FROM that it stands in: its columns stay expressions."""
         check(select)
-        inner = Scope(outer=None, ctes=self._scope.ctes, joined=self._scope.joined)
+        inner = Scope(outer=None, ctes=ctes, joined=self._scope.joined)
         Reading(self._compiler, inner).read(select)
         columns = names.renamed(self._compiler.columns(select, inner), given, alias)
         self._name(Source(alias=alias.lower(), columns=columns))
@@ -163,6 +181,28 @@ class Reading:
         if source.alias and any(source.alias == other.alias for other in self._scope.sources):
             raise DPError(f"FROM names two tables '{source.alias}'; give one of them an alias.")
         self._scope.sources.append(source)
+
+
+def by_row(query: exp.Expr) -> bool:
+    """Whether a subquery works row by row, so that it may be a part of the FROM that it stands in."""
+    return isinstance(query, exp.Select) and plain(query) and not _nested(query) and not _turned(query)
+
+
+def _itself(node: exp.Subquery) -> exp.Table | None:
+    """The table of (SELECT * FROM table); None where the subquery is more."""
+    inner = node.this
+    source = inner.args.get("from_") if isinstance(inner, exp.Select) else None
+    if source is None or {word for word, value in inner.args.items() if value} != {"expressions", "from_"}:
+        return None
+    table, alias = source.this, source.this.args.get("alias")
+    if (
+        not isinstance(table, exp.Table)
+        or not isinstance(table.this, exp.Identifier)
+        or inner.expressions != [exp.Star()]
+    ):
+        return None
+    check(table)
+    return None if alias is not None and alias.columns else table
 
 
 def _turned(select: exp.Select) -> bool:

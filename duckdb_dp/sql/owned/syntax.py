@@ -57,6 +57,9 @@ _WHY = {
     "kind": "SELECT AS STRUCT is not read",
 }
 
+GROUPED = (exp.Func, exp.Binary, exp.Paren, exp.Case, exp.Predicate, exp.Unary, exp.Bracket)
+"""Expressions that may be grouped by as a whole."""
+
 
 def check(node: exp.Expr) -> None:
     """Refuse a node with a part that is not read; its children are checked when they are compiled.

@@ -10,11 +10,12 @@ from duckdb_dp.errors import DPError
 from duckdb_dp.grouped_sums import Source
 from duckdb_dp.sql.computed_groups import without_null
 from duckdb_dp.sql.owned import condition_values, names, nested, public_groups
+from duckdb_dp.sql.owned.canonical import conjunction
 from duckdb_dp.sql.owned.compiler import Compiler, key_alias
 from duckdb_dp.sql.owned.fan_out import check_work
 from duckdb_dp.sql.owned.lookups import lookup
 from duckdb_dp.sql.owned.relations import Most, Scope, Tag, atom
-from duckdb_dp.sql.owned.syntax import has_aggregate, refuse
+from duckdb_dp.sql.owned.syntax import GROUPED, has_aggregate, refuse
 from duckdb_dp.sql.owned.tables import Read, Tables
 from duckdb_dp.sql.owned.ties import determines, key_tags
 from duckdb_dp.sql.typed import check_literals, check_texts
@@ -48,29 +49,35 @@ class Top:
     never: frozenset[str]
 
 
-def top(tables: Tables, select: exp.Select, taken: dict[str, object], read: Read, *, finds: bool = False) -> Top:
+def top(
+    tables: Tables,
+    select: exp.Select,
+    taken: dict[str, object],
+    read: Read,
+    *,
+    finds: bool = False,
+    as_written: bool = False,
+) -> Top:
     """The relation that a SELECT aggregates, and the SELECT over it.
 
     Args:
         tables: those that it may read.
         select: the SELECT.
         taken: names of columns of other SELECTs of the call, with their declarations; those of this one are added.
-        read: reads public tables.
         finds: whether values that nobody has declared are found: what is grouped by is then a column of the relation.
+        read, as_written: as ever.
 
     Raises:
-        DPError: it mixes rows of several units, or is not understood.
+        DPError: it mixes units, or is not understood.
     """
-    return _Top(Compiler(tables), select, taken, read, finds).compiled()
+    return _Top(Compiler(tables, as_written=as_written), select, taken, read, finds).compiled()
 
 
 @final
 class _Top:
     """One SELECT."""
 
-    def __init__(
-        self, compiler: Compiler, select: exp.Select, taken: dict[str, object], read: Read, finds: bool
-    ) -> None:
+    def __init__(self, compiler: Compiler, select: exp.Select, taken: dict[str, object], read: Read, finds: bool):
         self._compiler, self._select, self._taken, self._read = compiler, select, taken, read
         self._finds, self._sought = finds, dict[str, str]()
         self._outputs: dict[str, tuple[str, exp.Expr]] = {}
@@ -107,7 +114,7 @@ class _Top:
         found.set("from_", exp.From(this=exp.to_table(RELATION)))
         kept = [self._columns(node) for node in self._conditions if self._known(node)]
         if kept:
-            found.set("where", exp.Where(this=exp.and_(*kept)))
+            found.set("where", exp.Where(this=exp.and_(*kept) if compiler.as_written else conjunction(kept)))
         declared = self._declared(found, scope)
         self._check_single(scope)
         check_work(select, compiler.copies)
@@ -137,7 +144,7 @@ class _Top:
         text = value.sql("duckdb")
         if text not in self._outputs:
             field = self._compiler.field(value)
-            wanted = shown or (field.name if field is not None else "subquery")
+            wanted = shown or ("subquery" if field is None else self._compiler.called(field))
             attribute: object = self._attribute(value, "")
             used = {name.lower() for name, _ in self._outputs.values()}
             if text in self._sought:  # what is found under one name is one thing, and no owner's column
@@ -167,7 +174,7 @@ class _Top:
             if not isinstance(inner, exp.Column):
                 return inner
             field = self._compiler.field(inner)
-            return self._output(self._same_unit(inner), "" if field is None else field.name)
+            return self._output(self._same_unit(inner), "" if field is None else self._compiler.called(field))
 
         return node.transform(one)
 
@@ -212,7 +219,9 @@ class _Top:
     def _item(self, item: exp.Expr, scope: Scope) -> exp.Expr:
         inner = item.unalias()
         found = self._rewritten(inner, scope)
-        named = inner.name if isinstance(inner, exp.Column) else inner.sql("duckdb")  # as DuckDB calls it
+        named = (
+            names.of_from(inner, scope) if isinstance(inner, exp.Column) else inner.sql("duckdb")
+        )  # as DuckDB calls it
         name = item.alias or (named if isinstance(found, exp.Column) or isinstance(inner, exp.Column) else "")
         return exp.alias_(found, name, quoted=True) if name and (item.alias or found.name != name) else found
 
@@ -230,8 +239,8 @@ class _Top:
                 unit = self._unit_or_null(inner, found) if isinstance(found, exp.Column) else None
                 read = self._key(found) or unit or self._columns(found)
                 return read if isinstance(read, exp.Column) else exp.paren(read, copy=False)
-            if isinstance(inner, _KEYS) and (self._listed or self._sought):
-                apart = has_aggregate(inner) or inner.find(exp.Query) or _names_aggregate(inner, scope)
+            if isinstance(inner, GROUPED) and (self._listed or self._sought):
+                apart = has_aggregate(inner) or inner.find(exp.Query) or names.of_aggregate(inner, scope)
                 made = None if apart else self._key(compiler.resolve(inner, scope))
                 if made is not None:
                     return made
@@ -376,7 +385,7 @@ class _Top:
             select = select.select(exp.alias_(exp.Literal.number(1), "_dp_row"), copy=False)
         most = Most() if joined.single else compiler.most(joined)
         return Source(
-            sql=select.sql("duckdb"),
+            sql=compiler.in_form(select).sql("duckdb"),
             owner=owner,
             types=tuple(type_ for name, type_ in compiler.columns_of(select) if name in owner),
             single=joined.single,
@@ -387,14 +396,5 @@ class _Top:
         )
 
 
-_KEYS = (exp.Func, exp.Binary, exp.Paren, exp.Case, exp.Predicate, exp.Unary, exp.Bracket)
-"""Expressions that may be grouped by as a whole."""
-
 _ALIAS = "@alias"
 """The table of a column that stands for the alias of an aggregate."""
-
-
-def _names_aggregate(node: exp.Expr, scope: Scope) -> bool:
-    """Whether an expression has the alias of an aggregate in it, as HAVING n > 10 has."""
-    names = (column.name.lower() for column in node.find_all(exp.Column) if not column.table)
-    return any(has_aggregate(scope.aliases[name]) for name in names if name in scope.aliases)
