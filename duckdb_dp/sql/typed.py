@@ -161,13 +161,19 @@ def typed(
         )
 
 
-def check_literals(roots: Iterable["exp.Expr"], type_of: Callable[["exp.Expr"], str], shown: str = "") -> None:
+def check_literals(
+    roots: Iterable["exp.Expr"],
+    type_of: Callable[["exp.Expr"], str],
+    shown: str = "",
+    named: "Callable[[exp.Expr], exp.Expr] | None" = None,
+) -> None:
     """Refuse comparisons with a text that is no value of the other side's type: they are NULL in every row, and count nothing.
 
     Args:
         roots: the expressions that are checked, with all that is in them.
         type_of: the types of expressions.
         shown: what they are called, where they are not as they were written.
+        named: an expression in the words of the statement, where it has others.
 
     Raises:
         DPError: there is one.
@@ -187,13 +193,17 @@ def check_literals(roots: Iterable["exp.Expr"], type_of: Callable[["exp.Expr"], 
             with alone() as connection:
                 row = connection.execute(f"SELECT TRY_CAST(? AS {type_}) IS NULL", [literal.this]).fetchone()
             if row is not None and row[0]:
-                what = shown or brief(node.sql("duckdb"))
-                of = "what it is compared with" if shown else brief(other.sql("duckdb"))
+                texts = [(one if named is None else named(one)).sql("duckdb") for one in (node, other)]
+                what = shown or brief(texts[0])
+                of = "what it is compared with" if shown else brief(texts[1])
                 raise DPError(f"{what}: {literal.sql('duckdb')} is no {type_}, the type of {of}.")
 
 
 def check_texts(
-    roots: Iterable["exp.Expr"], columns: Mapping[str, str], type_of: Callable[["exp.Column"], str] | None = None
+    roots: Iterable["exp.Expr"],
+    columns: Mapping[str, str],
+    type_of: Callable[["exp.Column"], str] | None = None,
+    named: "Callable[[exp.Expr], exp.Expr] | None" = None,
 ) -> None:
     """Refuse comparisons of a text column with a number, a truth value or a date.
 
@@ -203,6 +213,7 @@ def check_texts(
         roots: the expressions that are checked, with all that is in them.
         columns: the types of columns, by their names in small letters.
         type_of: the same of resolved ones.
+        named: as in ``check_literals``.
 
     Raises:
         DPError: there is one.
@@ -223,14 +234,15 @@ def check_texts(
             continue
         if (columns.get(column.name.lower()) if type_of is None else type_of(column)) != "VARCHAR":
             continue
-        name, value = column.sql("duckdb"), other.sql("duckdb")
+        name, value = (column if named is None else named(column)).sql("duckdb"), other.sql("duckdb")
         literal = other.find(exp.Literal)
         text = exp.Literal.string(value if literal is None or not isinstance(other, exp.Cast) else literal.name).sql(
             "duckdb"
         )
         kind = _no_text(other)
+        what = brief((node if named is None else named(node)).sql("duckdb"))
         raise DPError(
-            f"{brief(node.sql('duckdb'))}: {brief(name)} is a text (VARCHAR), and {brief(value)} is none; write {text}, or "
+            f"{what}: {brief(name)} is a text (VARCHAR), and {brief(value)} is none; write {text}, or "
             f"TRY_CAST({brief(name)} AS {kind}) for the texts that are such a value."
         )
 

@@ -11,13 +11,13 @@ from typing import final
 from sqlglot import exp
 
 from duckdb_dp.domain.row_expressions import checked
-from duckdb_dp.errors import DPError, brief, identifier
+from duckdb_dp.errors import identifier
 from duckdb_dp.sql.distinct_units import one_or_null
 from duckdb_dp.sql.owned import canonical, names, nested, sets, units, windows
 from duckdb_dp.sql.owned.equal_values import settled
 from duckdb_dp.sql.owned.joins import Settling
 from duckdb_dp.sql.owned.relations import Condition, Field, Item, Joined, Most, Relation, Scope, Tag, Written, as_item
-from duckdb_dp.sql.owned.sources import Reading, by_row
+from duckdb_dp.sql.owned.sources import Reading, defined
 from duckdb_dp.sql.owned.syntax import check, has_aggregate, refuse
 from duckdb_dp.sql.owned.tables import Tables
 from duckdb_dp.sql.owned.ties import of_row
@@ -42,9 +42,9 @@ class Compiler:
 
     def __init__(self, tables: Tables, *, as_written: bool = False) -> None:
         self.tables, self.as_written = tables, as_written
-        self.written: dict[int, Written] = {}
+        self.written = dict[int, Written]()
         """The queries of WITH that work row by row, by the id of their relations."""
-        self.totals = Totals(self.type_of)
+        self.totals = Totals(self.type_of, self.as_asked)
         self._fields: dict[tuple[str, str], Field] = {}
         self._placed: dict[str, Item] = {}
         self.values: dict[str, tuple[exp.Expr, str]] = {}
@@ -86,6 +86,10 @@ class Compiler:
         """What a column is called in the statement."""
         field = self.field(column)
         return identifier(field.name) if field is not None and field.name else "an aggregate"
+
+    def as_asked(self, node: exp.Expr) -> exp.Expr:
+        """A resolved expression in the words of the statement, for errors."""
+        return names.as_asked(node, self._name_of)
 
     def called(self, field: Field) -> str:
         """What a column of the relation at the top is called: as in its table, and small letters where it is worked out."""
@@ -371,12 +375,7 @@ class Compiler:
         if words is not None:
             check(words)
             for cte in words.expressions:
-                check(cte)
-                columns = [column.name for column in cte.args["alias"].columns]
-                relation = _renamed(self.query(cte.this, found), columns, cte.alias)
-                if by_row(cte.this) and not self.as_written:
-                    self.written[id(relation)] = Written(cte.this, columns, dict(found), relation)
-                found[cte.alias.lower()] = relation
+                found[cte.alias.lower()] = defined(self, cte, found)
         return found
 
     def columns_of(self, query: exp.Expr) -> tuple[tuple[str, str], ...]:
@@ -391,10 +390,3 @@ class Compiler:
 def key_alias(node: exp.Expr) -> str:
     """The alias of a column of an item."""
     return str(node.args["table"].name)
-
-
-def _renamed(relation: Relation, given: list[str], what: str) -> Relation:
-    if len(given) > len(relation.fields):
-        raise DPError(f"{brief(what)} names {len(given)} columns and has {len(relation.fields)}.")
-    fields = [replace(f, name=given[i]) if i < len(given) else f for i, f in enumerate(relation.fields)]
-    return replace(relation, fields=tuple(fields))

@@ -40,6 +40,17 @@ def of_from(node: exp.Column, scope: Scope) -> str:
     return next((name for name in known if name.lower() == node.name.lower()), node.name)
 
 
+def as_asked(node: exp.Expr, name_of: Callable[[exp.Column], str]) -> exp.Expr:
+    """A resolved expression with the names that columns have in the statement, and dots in place of subqueries, for errors."""
+
+    def one(inner: exp.Expr) -> exp.Expr:
+        if not isinstance(inner, exp.Column):
+            return inner
+        return exp.var(name_of(inner) if inner.table else "(SELECT ...)")
+
+    return node.transform(one)
+
+
 def _within(node: exp.Column, scope: Scope) -> exp.Expr | None:
     name, table = node.name.lower(), node.table.lower()
     if not table and name in scope.merged:

@@ -1,12 +1,12 @@
 """Relations as the compiler sees them: whose rows they hold, and what is known of their columns."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import final
 
 from sqlglot import exp
 
 from duckdb_dp.domain.domain import Attribute
-from duckdb_dp.errors import identifier
+from duckdb_dp.errors import DPError, brief, identifier
 from duckdb_dp.grouped_sums import Lookup
 from duckdb_dp.sql.family import Member
 from duckdb_dp.synthesis.database import Name
@@ -277,6 +277,18 @@ class Joined:
     owner: tuple[exp.Expr, ...] | None = None
     single: bool = False
     fan: Fan = Fan()
+
+
+def with_names(relation: Relation, given: list[str], what: str) -> Relation:
+    """A relation whose first columns have the names that WITH gives them.
+
+    Raises:
+        DPError: there are more names than columns.
+    """
+    if len(given) > len(relation.fields):
+        raise DPError(f"{brief(what)} names {len(given)} columns and has {len(relation.fields)}.")
+    fields = [replace(f, name=given[i]) if i < len(given) else f for i, f in enumerate(relation.fields)]
+    return replace(relation, fields=tuple(fields))
 
 
 def as_item(item: Item) -> exp.Expr:

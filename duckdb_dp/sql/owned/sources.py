@@ -7,7 +7,7 @@ from sqlglot import exp, parse_one
 
 from duckdb_dp.errors import DPError
 from duckdb_dp.sql.owned import names
-from duckdb_dp.sql.owned.relations import Condition, Relation, Scope, Source, atom
+from duckdb_dp.sql.owned.relations import Condition, Relation, Scope, Source, Written, atom, with_names
 from duckdb_dp.sql.owned.syntax import check, conjuncts, plain, refuse
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class Reading:
             relation, _ = self._table(own)
         elif isinstance(node, exp.Subquery):
             inner = node.this
-            if flat and by_row(inner):
+            if flat and _by_row(inner):
                 self._flat(inner, node.alias, given, self._scope.ctes)
                 return
             relation = self._compiler.query(inner, self._scope.ctes)
@@ -183,7 +183,23 @@ class Reading:
         self._scope.sources.append(source)
 
 
-def by_row(query: exp.Expr) -> bool:
+def defined(compiler: "Compiler", cte: exp.CTE, before: dict[str, Relation]) -> Relation:
+    """The relation of a query of WITH, of which it is noted how it was written where it works row by row.
+
+    Args:
+        compiler: compiles it.
+        cte: the query.
+        before: those that it may read.
+    """
+    check(cte)
+    columns = [column.name for column in cte.args["alias"].columns]
+    relation = with_names(compiler.query(cte.this, before), columns, cte.alias)
+    if _by_row(cte.this) and not compiler.as_written:
+        compiler.written[id(relation)] = Written(cte.this, columns, dict(before), relation)
+    return relation
+
+
+def _by_row(query: exp.Expr) -> bool:
     """Whether a subquery works row by row, so that it may be a part of the FROM that it stands in."""
     return isinstance(query, exp.Select) and plain(query) and not _nested(query) and not _turned(query)
 

@@ -103,8 +103,8 @@ class _Top:
             refuse(select, "reads public tables alone: run it as it is, at no cost")
         self._owner = joined.owner
         self._conditions = [condition.node for condition in joined.conditions]
-        check_literals(self._conditions, compiler.totals.type)
-        check_texts(self._conditions, {}, compiler.totals.type)
+        check_literals(self._conditions, compiler.totals.type, named=compiler.as_asked)
+        check_texts(self._conditions, {}, compiler.totals.type, compiler.as_asked)
         self._groups(scope)
         found = exp.Select(expressions=[self._item(item, scope) for item in select.expressions])
         for word in ("group", "having", "order", "limit"):

@@ -18,6 +18,8 @@ TypeOf = Callable[[exp.Column], str]
 
 _WHOLE = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"}
 _NUMBERS = {"whole", "exact", "double"}
+WIDE = {"UBIGINT", "HUGEINT", "UHUGEINT"}
+"""Whole numbers that may have more digits than a DOUBLE."""
 _COMPARED = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
 
 
@@ -74,10 +76,11 @@ class Totals:
 
     Args:
         type_of: the type of a column.
+        as_asked: an expression in the words of the statement, for errors.
     """
 
-    def __init__(self, type_of: TypeOf) -> None:
-        self._type_of = type_of
+    def __init__(self, type_of: TypeOf, as_asked: Callable[[exp.Expr], exp.Expr]) -> None:
+        self._type_of, self._as_asked = type_of, as_asked
 
     def value(self, node: exp.Expr) -> exp.Expr:
         """The expression, with NULL where its value cannot be worked out."""
@@ -103,7 +106,10 @@ class Totals:
             return exp.column(name, quoted=True)
 
         text = node.transform(one).sql("duckdb")
-        return typed(text, names, node)
+        try:
+            return described(f"SELECT ({text}) AS found FROM ({nulls(names)})")[0][1]
+        except DPError as error:
+            raise DPError(f"{brief(self._as_asked(node).sql('duckdb'))}: {error}") from None
 
     def _total(self, node: exp.Expr) -> tuple[exp.Expr, str]:
         """An equal expression that never fails, and its kind."""
@@ -117,9 +123,9 @@ class Totals:
         made = self._known(compared(node, self._type_of))
         if made is not None:
             return made
-        if any(not column.table for column in node.find_all(exp.Column)):
+        if _reads_query(node):
             raise DPError(
-                f"{brief(node.transform(_as_written).sql('duckdb'))} may fail on a value, and TRY(...) takes no subquery; give the "
+                f"{brief(self._as_asked(node).sql('duckdb'))} may fail on a value, and TRY(...) takes no subquery; give the "
                 "subquery a column of its own: FROM (SELECT *, (SELECT ...) AS x FROM ...)."
             )
         types: dict[str, str] = {}
@@ -144,7 +150,7 @@ class Totals:
                 return _with(node, {"this": inner}), "BOOLEAN"
         elif isinstance(node, _COMPARED):
             (left, one), (right, two) = self._total(node.this), self._total(node.expression)
-            if comparable(one, two):
+            if comparable(one, two) or (_reads_query(node) and {one, two} <= {"whole", "HUGEINT"}):
                 return _with(node, {"this": left, "expression": right}), "BOOLEAN"
         elif isinstance(node, exp.Between):
             names = ("this", "low", "high")
@@ -171,16 +177,9 @@ class Totals:
         return None
 
 
-def typed(text: str, columns: Mapping[str, str], shown: exp.Expr) -> str:
-    """The type of an expression over columns of these types.
-
-    Raises:
-        DPError: it does not fit them.
-    """
-    try:
-        return described(f"SELECT ({text}) AS found FROM ({nulls(columns)})")[0][1]
-    except DPError as error:
-        raise DPError(f"{brief(shown.sql('duckdb'))}: {error}") from None
+def _reads_query(node: exp.Expr) -> bool:
+    """Whether it has the value of a subquery in it, which TRY does not take."""
+    return any(not column.table for column in node.find_all(exp.Column))
 
 
 def _with(node: exp.Expr, parts: Mapping[str, object]) -> exp.Expr:
@@ -188,10 +187,3 @@ def _with(node: exp.Expr, parts: Mapping[str, object]) -> exp.Expr:
     for name, part in parts.items():
         found.set(name, part)
     return found
-
-
-def _as_written(node: exp.Expr) -> exp.Expr:
-    """A column by its name alone, and the dots of a subquery in place of what stands for it."""
-    if not isinstance(node, exp.Column):
-        return node
-    return exp.column(node.name) if node.table else exp.var("(SELECT ...)")

@@ -14,7 +14,7 @@ from duckdb_dp.sql.owned.relations import Fan, Field, Joined, Most, Relation, Sc
 from duckdb_dp.sql.owned.sets import cut
 from duckdb_dp.sql.owned.syntax import check, conjuncts, has_aggregate, refuse
 from duckdb_dp.sql.owned.ties import determines
-from duckdb_dp.sql.owned.totals import described, kind
+from duckdb_dp.sql.owned.totals import WIDE, described, kind
 
 if TYPE_CHECKING:
     from duckdb_dp.sql.owned.compiler import Compiler  # for types: it reads queries, which have groups
@@ -260,7 +260,7 @@ class _Groups:
 
         if kind(found) in _EXACT and name in ("sum", "avg"):
             return filtered(type(inner)(this=taken))
-        if kind(found) not in {*_EXACT, "double", "HUGEINT", "BOOLEAN"} and not found.startswith("DECIMAL"):
+        if kind(found) not in {*_EXACT, *WIDE, "double", "BOOLEAN"} and not found.startswith("DECIMAL"):
             refuse(inner, f"is of {found}, and only numbers have a sum or an average; write TRY_CAST(... AS DOUBLE)")
         number = parse_one(_FINITE.replace("(x ", f"({taken.name} "), dialect="duckdb")
         listed = exp.func("list_sort", filtered(exp.Anonymous(this="list", expressions=[number])))
