@@ -135,6 +135,10 @@ FILES = (".csv", ".parquet", ".json")
 """How names of files end that DuckDB reads as tables."""
 
 
+class Undeclared(DPError):  # noqa: N818  what it says of a column
+    """A column of a join that is grouped by, and whose values nothing says; the message is whole."""
+
+
 def of_file(name: str) -> str:
     """What is said of a file that is named as a table; nothing of other names."""
     return (

@@ -39,26 +39,10 @@ _NODES: tuple[type[exp.Expr], ...] = (
 """What an expression may be made of. None of these reads anything but its operands."""
 
 NAMED = (
-    "date_part",
-    "datepart",
-    "suffix",
-    "prefix",
-    "isfinite",
-    "weekday",
-    "yearweek",
-    "isoyear",
-    "decade",
-    "century",
-    "strlen",
-    "bit_count",
-    "date_sub",
-    "datesub",
-    "try_strptime",
-    "jaccard",
-    "hash",
-    "make_timestamp_ms",
-)
-"""Functions that the parser has no node for."""
+    "date_part", "datepart", "suffix", "prefix", "isfinite", "weekday", "yearweek", "isoyear", "decade", "century", "strlen", "bit_count",
+    "date_sub", "datesub", "try_strptime", "jaccard", "hash", "make_timestamp_ms", "epoch_ms",
+)  # fmt: skip
+"""Functions that the parser has no node for; epoch_ms of a number has one."""
 
 _ARGUMENTS = {
     "this", "expression", "expressions", "low", "high", "ifs", "default", "true", "false", "to", "unit", "decimals",

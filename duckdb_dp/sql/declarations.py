@@ -20,6 +20,17 @@ LARGE = 1e15
 """Doubles below it have the same digits in every version of DuckDB."""
 
 
+def call(dataset: str, column: str, domain: str) -> str:
+    """The statement that declares a column.
+
+    Args:
+        dataset: its name as an argument.
+        column: the column.
+        domain: the arguments that say which values there are; '' where the type does.
+    """
+    return f"CALL dp_attribute({', '.join(filter(None, [dataset, quoted(column), domain]))})"
+
+
 def of_values(request: Request, texts: Sequence[str], dataset: str) -> tuple[str, Attribute] | None:
     """(CALL of dp_attribute, what it declares) for released values; None where there are none, or no declaration holds them.
 

@@ -12,7 +12,7 @@ from duckdb_dp.domain.row_expressions import NAMED, checked, conjuncts
 from duckdb_dp.errors import DPError, as_written, brief, identifier, meant
 from duckdb_dp.grouped_sums import GroupedSums, Sum
 from duckdb_dp.outputs import Output, Piece
-from duckdb_dp.sql import zones
+from duckdb_dp.sql import epochs, zones
 from duckdb_dp.sql.clamped_sums import (
     ClampedSums,
     column_name,
@@ -87,9 +87,11 @@ class _Compiler:
         never: Sequence[str] = (),
     ) -> None:
         self._text = select.sql("duckdb")
-        self._select, self._number = usual(select), number
-        self._types = columns
+        self._types, self._number = columns, number
         self._names = {name.lower(): name for name in columns}
+        self._select = epochs.of_moments(
+            usual(select), lambda one: columns.get(self._names.get(one.name.lower(), ""), "")
+        )
         self._declared, self._found, self._groups = declared, found, {**declared, **found}
         self._mark = "@"
         while self._mark in self._text:

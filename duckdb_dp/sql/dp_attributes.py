@@ -10,7 +10,7 @@ from duckdb_dp.domain import types
 from duckdb_dp.domain.domain import Attribute, canonical, declare
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.request import units
-from duckdb_dp.sql import bulk
+from duckdb_dp.sql import bulk, declarations
 from duckdb_dp.sql.arguments import Arguments, Place, find_dataset
 from duckdb_dp.sql.catalog import constrained, described, seen_columns
 from duckdb_dp.sql.registry import Columns, Function, Rows, register
@@ -111,7 +111,7 @@ def _row(
     elif kind == "":
         call = "-- an identifier, as the file says: it needs no domain"
     else:
-        call = f"CALL dp_attribute({dataset.argument}, {literal(name)}, {kind or dtype.declared_by})"
+        call = declarations.call(dataset.argument, name, kind or dtype.declared_by)
     return {"attribute": name, "type": type_, "cells": None, "declare": call, "domain": None}
 
 

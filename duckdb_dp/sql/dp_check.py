@@ -91,4 +91,4 @@ def rows(session: Session, arguments: Arguments, place: Place, _seen: str) -> Ro
     ]
 
 
-FUNCTION = register(Function(name="dp_check", plan=plan, rows=rows, columns=COLUMNS, curator=True))
+FUNCTION = register(Function(name="dp_check", plan=plan, rows=rows, columns=COLUMNS, curator=True, compares=True))

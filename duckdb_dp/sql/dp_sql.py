@@ -13,7 +13,7 @@ from duckdb_dp.accounting.records import units
 from duckdb_dp.counting.encode import quote
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain.domain import FINDS, UnknownAttribute
-from duckdb_dp.errors import DPError, UnknownColumn, as_sql, few, identifier
+from duckdb_dp.errors import DPError, Undeclared, UnknownColumn, as_sql, few, identifier
 from duckdb_dp.grouped_sums import GroupedSums
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.request import SELECT, Question, Request
@@ -121,6 +121,23 @@ def direct(
     Raises:
         DPError: mechanism := 'direct', or sums, of what cannot be answered so.
     """
+    try:
+        return _direct(session, dataset, declared, arguments, place)
+    except (UnknownAttribute, Undeclared) as error:
+        key = ", ".join(name for names in units(dataset.unit) for name in names)
+        if not key or arguments.get("above") is None or not arguments["above"].aggregates:
+            raise
+        advice = (
+            f" Or, as groups of a subquery are answers of their own: GROUP BY {key} there too, for groups of each unit."
+        )
+        if isinstance(error, Undeclared):
+            raise DPError(f"{error}{advice}") from None
+        raise UnknownAttribute(error.name, error.declared, error.table, error.advice + advice) from None
+
+
+def _direct(
+    session: Session, dataset: Dataset, declared: Declared, arguments: Arguments, place: Place
+) -> tuple[tuple[GroupedSums, ...], Declared]:
     from duckdb_dp.sql import collations, computed_groups  # for import time: these bring sqlglot
     from duckdb_dp.sql import kept_parts as route
     from duckdb_dp.sql.group_labels import UndecidedKey

@@ -8,11 +8,10 @@ from duckdb_dp.accounting.families import NewMember
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.accounting.records import plain_unit
 from duckdb_dp.accounting.tables import AUTO
-from duckdb_dp.counting.encode import literal
 from duckdb_dp.domain import types
 from duckdb_dp.domain.domain import canonical
 from duckdb_dp.errors import DPError, as_sql
-from duckdb_dp.sql import catalog, views
+from duckdb_dp.sql import catalog, declarations, views
 from duckdb_dp.sql.arguments import Arguments, Place, candidates, name_parts
 from duckdb_dp.sql.family import family
 from duckdb_dp.sql.registry import Function, Rows, register
@@ -96,7 +95,7 @@ def _call(dataset: Dataset, column: str, type_: str) -> str:
     dtype = types.find(type_)
     if dtype is None:
         return "-- " + types.refusal(type_, f"attribute '{column}'")
-    return f"CALL dp_attribute({dataset.argument}, {literal(column)}, {dtype.declared_by})"
+    return declarations.call(dataset.argument, column, dtype.declared_by)
 
 
 FUNCTION = register(Function(name="dp_view", rows=rows, columns=COLUMNS, curator=True))

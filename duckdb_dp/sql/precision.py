@@ -163,28 +163,27 @@ def _stddevs(request: Request, word: str) -> Iterator[float]:
                 f"{word}: the error of an average or another expression depends on how many rows there are, which is not known before; "
                 "select count(*) too, whose error it then says, or type a budget, such as epsilon := 1."
             )
-        for indices in answered:
-            known = [direct.known_stddev(index) for index in indices]
-            if None in known:
-                raise DPError(f"{word}: {_unknown(direct, indices[known.index(None)])}")
-            yield math.sqrt(math.fsum((stddev or 0.0) ** 2 for stddev in known))
+        for weights in answered:
+            known = {index: direct.known_stddev(index) for index in weights}
+            if (unknown := next((index for index, stddev in known.items() if stddev is None), None)) is not None:
+                raise DPError(f"{word}: {_unknown(direct, unknown)}")
+            yield math.sqrt(math.fsum((weights[index] * (stddev or 0.0)) ** 2 for index, stddev in known.items()))
 
 
-def _answered(planned: "DirectPlan") -> list[list[int]]:
-    """The numbers of the sums that are added up in each answer that is a sum, and each count and quantile alone.
+def _answered(planned: "DirectPlan") -> list[dict[int, float]]:
+    """The sums that make up each answer that is linear in them, by their numbers, with their factors; and each count and quantile alone.
 
     A sum inside an average, a variance or another expression has no error of its own that is seen.
     """
-    found: list[list[int]] = []
+    from duckdb_dp.sql import linear  # for import time: it brings sqlglot
+
+    found: list[dict[int, float]] = []
     first = 0
     for part in planned.parts:
-        for output in part.outputs:
-            indices = [piece for piece in output.pieces if isinstance(piece, int)]
-            added = all(isinstance(piece, int) or set(piece) <= set("+() ") for piece in output.pieces)
-            if indices and added and output.outer == ("", "") and len({*indices}) == len(indices):
-                found.append([first + index for index in indices])
+        linear_ones = filter(None, map(linear.weights, part.outputs))
+        found += [{first + index: factor for index, factor in weights.items()} for weights in linear_ones]
         # Of counts inside expressions too, where anything is an answer itself.
-        counts = [[first + i] for i, one in enumerate(part.sums) if one.counts or one.kind == "quantile"]
+        counts = [{first + i: 1.0} for i, one in enumerate(part.sums) if one.counts or one.kind == "quantile"]
         alone = any(one.kind == "quantile" for one in part.sums)
         found += counts if found or alone else []
         first += len(part.sums)

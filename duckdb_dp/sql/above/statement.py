@@ -161,6 +161,11 @@ class Above:
                 )
 
     @property
+    def aggregates(self) -> bool:
+        """Whether it works on the groups of the SELECTs, which are answers of their own."""
+        return any(aggregated(node) for body in self.split.bodies for node in body.walk())
+
+    @property
     def selects(self) -> list[str]:
         """The texts of the SELECTs that are answered together."""
         return [select.sql("duckdb") for select in self.split.selects]

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.domain.domain import FINDS, Attribute, UnknownAttribute
-from duckdb_dp.errors import DPError, brief, few, identifier, quoted_name
+from duckdb_dp.errors import DPError, Undeclared, brief, few, identifier, quoted_name
 from duckdb_dp.grouped_sums import GroupedSums
 from duckdb_dp.request import SELECT
 from duckdb_dp.sql import provenance
@@ -216,14 +216,14 @@ class Asked:
     def _undeclared(self, asked: "Top", error: UnknownAttribute) -> DPError:
         origin = asked.origins.get(error.name)
         if origin is None:
-            return DPError(
+            return Undeclared(
                 f"GROUP BY {identifier(error.name)}: its values are worked out of private rows, so they are not public; say which ones "
                 f"to count by: WHERE {identifier(error.name)} BETWEEN 0 AND 20, or IN ('a', 'b')."
             )
         table, column = origin
         # Its text alone: it names the column's own table, and not that of the call.
         known = [one.name for one in asked.declared.values()]
-        return DPError(str(UnknownAttribute(column, known, (table[2], quoted_name(table[2])), self._advice)))
+        return Undeclared(str(UnknownAttribute(column, known, (table[2], quoted_name(table[2])), self._advice)))
 
     def _read(self, select: str) -> list[tuple[Any, ...]]:
         """The rows of public tables."""

@@ -12,6 +12,7 @@ from sqlglot import exp
 
 from duckdb_dp.domain.row_expressions import checked
 from duckdb_dp.errors import identifier
+from duckdb_dp.sql import epochs
 from duckdb_dp.sql.distinct_units import one_or_null
 from duckdb_dp.sql.owned import canonical, names, nested, sets, units, windows
 from duckdb_dp.sql.owned.equal_values import settled
@@ -89,7 +90,7 @@ class Compiler:
 
     def as_asked(self, node: exp.Expr) -> exp.Expr:
         """A resolved expression in the words of the statement, for errors."""
-        return names.as_asked(node, self._name_of)
+        return names.as_asked(node, self.field)
 
     def called(self, field: Field) -> str:
         """What a column of the relation at the top is called: as in its table, and small letters where it is worked out."""
@@ -206,9 +207,10 @@ class Compiler:
             return found if isinstance(found, exp.Column | exp.Literal | exp.Paren) else exp.paren(found, copy=False)
 
         def type_of(column: exp.Column) -> str:
-            return self._known_type(tokens[column.name].unnest())
+            return self._known_type(tokens[column.name].unnest()) if column.name in tokens else ""
 
-        allowed = checked(node.transform(one), {name.lower(): name for name in tokens})
+        plain = exp.paren(node.transform(one), copy=False)  # whose inner node may be replaced
+        allowed = checked(epochs.of_moments(plain, type_of).this, {name.lower(): name for name in tokens})
         if all(map(type_of, allowed.find_all(exp.Column))):
             check_zoned(allowed, type_of)
         return allowed.transform(back)

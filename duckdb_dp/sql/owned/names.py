@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from duckdb_dp.errors import DPError, as_sql, brief, few, identifier
 from duckdb_dp.sql.clamped_sums import column_name
-from duckdb_dp.sql.owned.relations import Scope, Source
+from duckdb_dp.sql.owned.relations import Field, Scope, Source
 from duckdb_dp.sql.owned.syntax import check, has_aggregate
 
 
@@ -40,13 +40,16 @@ def of_from(node: exp.Column, scope: Scope) -> str:
     return next((name for name in known if name.lower() == node.name.lower()), node.name)
 
 
-def as_asked(node: exp.Expr, name_of: Callable[[exp.Column], str]) -> exp.Expr:
+def as_asked(node: exp.Expr, field_of: Callable[[exp.Expr], Field | None]) -> exp.Expr:
     """A resolved expression with the names that columns have in the statement, and dots in place of subqueries, for errors."""
 
     def one(inner: exp.Expr) -> exp.Expr:
         if not isinstance(inner, exp.Column):
             return inner
-        return exp.var(name_of(inner) if inner.table else "(SELECT ...)")
+        found = field_of(inner)
+        if found is not None and found.name:
+            return exp.column(exp.to_identifier(found.name))
+        return exp.var("an aggregate" if inner.table else "(SELECT ...)")
 
     return node.transform(one)
 
