@@ -3,7 +3,8 @@
 -- Every charge, oldest first, with who is protected (neighbours) and its cost in mu, rho and epsilon at the budget's delta.
 --
 -- Columns: release, time, catalog, schema, dataset, function, mechanism, accounting, cost (mu^2, rho or epsilon), mu, rho, epsilon,
--- delta, unit, neighbours, state, private, version, request, request_hash, discovery_delta (what a threshold of dp_discover took)
+-- delta, unit, neighbours, state, private, version, request (JSON, without the middle of long lists), request_hash (of all of it),
+-- discovery_delta (what a threshold of dp_discover took)
 -- Cost: nothing.
 --
 -- Example:

@@ -126,6 +126,29 @@ def rows_needed(selection: Selection, quantile: float, rows: float = 1) -> float
     return scale * math.log(selection.shape[selection.axis] * (POINTS + 1) / BETA) / margin
 
 
+def rows_to_tell(cells: Attribute, quantile: float, stddev: float, width: float) -> float:
+    """Of about how many rows a quantile has a value: of fewer ones it is NULL, unless noise says otherwise.
+
+    Args:
+        cells: of the value.
+        quantile: which one.
+        stddev: of the number of rows below a value.
+        width: the half-width of a 95 % interval in standard deviations.
+
+    Privacy: public.
+    """
+    if _is_open(cells) and not cells.line:
+        return CLEAR * stddev / max(min(quantile, 1 - quantile), 1e-9)
+    return width * stddev
+
+
+def _is_open(cells: Attribute) -> bool:
+    """Whether cells reach to an end of their type's range."""
+    return cells.kind == "bins" and any(
+        cells.points[place] == end for place, end in zip((0, -1), _ends(cells.type), strict=True)
+    )
+
+
 @cache
 def _ends(type_: str) -> tuple[Scalar, Scalar]:
     """The first and the last edge of cells over the whole range of a type."""

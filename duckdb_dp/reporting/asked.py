@@ -11,7 +11,7 @@ from duckdb_dp.errors import DPError, brief, few
 from duckdb_dp.grouped_sums import GroupedSums, Sum
 from duckdb_dp.reporting.readable import is_clipping
 from duckdb_dp.request import Request
-from duckdb_dp.sql import dp_quantiles
+from duckdb_dp.sql import dp_quantiles, quantile_rows
 from duckdb_dp.sql.layout import describe
 
 LISTED = 8
@@ -129,7 +129,7 @@ def left_out(request: Request, several: bool, columns: Iterable[str], unowned: s
     )
     lines = [nobodys, bounded(request) if several else None, cut(request), outside(request), grouped(request)]
     lines += [CUT if request.auto_rows or chosen(request) else None, PICKED if picked(request) else None]
-    lines += [*not_found(request), undeclared(request, columns)]
+    lines += [*not_found(request), *map(_unquoted, quantile_rows.notes(request)), undeclared(request, columns)]
     return [line for line in lines if line is not None]
 
 

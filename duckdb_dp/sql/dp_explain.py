@@ -34,6 +34,7 @@ from duckdb_dp.sql import (
 )
 from duckdb_dp.sql.arguments import Arguments, Place
 from duckdb_dp.sql.found_groups import Found
+from duckdb_dp.sql.quantile_rows import told_of
 from duckdb_dp.sql.questions import Kind, kinds, opened, precise, request_of
 from duckdb_dp.sql.registry import Function, Rows, register
 from duckdb_dp.sql.session import Session
@@ -204,11 +205,9 @@ def _bound(request: Request) -> str:
     """Of which tables' bounds that of joined rows is the product, and of which a join takes some rows alone; '' where there are none."""
     sources = [part.source for part in request.direct if part.source is not None]
     largest = max((one for one in sources if one.rows is not None), key=lambda one: one.rows or 0, default=None)
-    counted = (
-        ""
-        if largest is None or largest.rows == 1
-        else f"at most {largest.rows} joined rows of a unit count: {largest.bound}"
-    )
+    counted = ""
+    if largest is not None and largest.rows != 1:
+        counted = f"at most {largest.rows} joined rows of a unit count: {largest.bound}"
     further = [
         f"where all rows of a unit are joined already, a row is joined with at most {one}"
         for one in dict.fromkeys(one.further for one in sources if one.further)
@@ -240,7 +239,7 @@ def _direct(planned: DirectPlan, known: dict[str, Any], of: Mapping[int, str]) -
             "half_width": None if stddev is None else planned.quantile * stddev,
             "budget_share": planned.noise_share(index) or None,
             "mechanism": planned.direct,
-            "route": of.get(part.number),
+            "route": told_of(planned, index, of.get(part.number)),
             "part_of": _part_of(part, index - first[id(part)]),
             "error_in": PLACES if one.kind == "quantile" else None,
         }
