@@ -322,6 +322,12 @@ class GroupedSums:
     limit: int | None = None
     source: Source | None = None
 
+    @property
+    def shares(self) -> bool:
+        """Whether a number is summed whose own rows are not counted, as all rows have one, or as nothing asks."""
+        counted = {(one.value, one.where) for one in self.sums if one.kind == "known"}
+        return any(not one.counts and one.kind == "sum" and (one.value, one.where) not in counted for one in self.sums)
+
     def quantile(self, output: Output) -> int | None:
         """The number of the quantile that an output is a function of, and of nothing else; None for others."""
         first = output.pieces[0] if len(output.pieces) == 1 else None

@@ -165,6 +165,7 @@ class ClampedSums:
         declared: the declarations.
         quantile: (aggregate, its value, the text of its condition, all conditions) -> the quantile.
         never: SQL of columns of numbers that are never NULL nor NaN, so that count(x) is count(*).
+        told: SQL of the columns of which conditions say so.
     """
 
     def __init__(
@@ -174,9 +175,11 @@ class ClampedSums:
         unit: Sequence[str],
         declared: Mapping[str, Attribute],
         quantile: Callable[[exp.Expr, exp.Expr, str, Sequence[exp.Expr]], Sum],
-        never: Collection[str] = (),
+        never: Collection[str],
+        told: Callable[[Sequence[exp.Expr]], Collection[str]],
     ) -> None:
         self._row, self._marker, self._quantile, self._never = row, marker, quantile, frozenset(never)
+        self._told = told
         self._unit, self._declared = set(unit), declared
         self._places: dict[Sum, int] = {}
         self._ratios: dict[tuple[str, str], _Asked] = {}
@@ -194,6 +197,7 @@ class ClampedSums:
             DPError: one row can change one without a bound.
         """
         self._conditions = [] if condition is None else [condition]
+        self._never |= {*self._told(self._conditions)}
         for asked in map(self._asked, nodes):
             if type(asked.node) in (exp.Avg, *_VARIANCES):
                 self._ratios.setdefault(asked.key, asked)
@@ -318,8 +322,10 @@ class ClampedSums:
         return Sum(value=text, where=asked.where, low=found[0], high=found[1])
 
     def _known(self, one: Sum) -> Sum:
-        """The rows with a number: all of them where it is never NULL."""
-        return Sum(where=one.where) if one.value in self._never else _rows_of(one, "known")
+        """The rows with a number: all of them where it is never NULL, as declared or by what a condition says."""
+        own = [parse_one(one.where, dialect="duckdb")] if one.where else []
+        always = one.value in self._never or one.value in self._told(own)
+        return Sum(where=one.where) if always else _rows_of(one, "known")
 
     def _moments(self, asked: _Asked, raw: bool) -> exp.Expr:
         """sum, avg, variance and stddev from clamped sums of x - c, of its square, and of 1."""

@@ -2,7 +2,8 @@
 
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import NoReturn
 
 from sqlglot import exp, parse_one
@@ -24,6 +25,7 @@ from duckdb_dp.sql.clamped_sums import (
 from duckdb_dp.sql.exact_types import by_norm, counted
 from duckdb_dp.sql.group_labels import Keys, grouped
 from duckdb_dp.sql.grouping_sets import both, grouping_sets, of_found
+from duckdb_dp.sql.never_null import no_columns, told
 from duckdb_dp.sql.noisy_expressions import POSITIVE, ROOT, check_aliases, in_domain, product, spelled_out, unwrap
 from duckdb_dp.sql.quantile_sums import Quantiles, usual
 from duckdb_dp.sql.typed import type_of, typed
@@ -50,6 +52,7 @@ def parts(
     found: Mapping[str, Attribute] | None = None,
     norms: bool = False,
     never: Collection[str] = (),
+    once: bool = True,
 ) -> list[GroupedSums]:
     """The grouping sets of a SELECT, each with its sums.
 
@@ -63,12 +66,14 @@ def parts(
         found: columns to group by whose values are found first, with placeholders; they bound nothing.
         norms: whether what a unit adds is bounded by its norm, and not by its rows.
         never: columns that are never NULL, as the table is declared.
+        once: whether counts of rows that are the same as none is NULL are measured once; earlier versions did not.
 
     Raises:
         DPError: it cannot be answered; the message says what would work.
     """
-    known = counted(columns, never) if norms else ()  # the requests of bounded rows stay as they were
-    parts = _Compiler(select, number, columns, unit, declared, pure, found or {}, known).parts()
+    known = counted(columns, never) if norms or once else ()
+    by = partial(told, columns) if once else no_columns
+    parts = _Compiler(select, number, columns, unit, declared, pure, found or {}, known, by).parts()
     return [by_norm(columns, part) for part in parts] if norms else parts
 
 
@@ -84,7 +89,8 @@ class _Compiler:
         declared: Mapping[str, Attribute],
         pure: bool,
         found: Mapping[str, Attribute],
-        never: Sequence[str] = (),
+        never: Sequence[str],
+        by: Callable[[Sequence[exp.Expr]], Collection[str]],
     ) -> None:
         self._text = select.sql("duckdb")
         self._types, self._number = columns, number
@@ -114,7 +120,7 @@ class _Compiler:
         self._check_qualifiers()
         self._aliases = {item.alias.lower(): item.unalias() for item in select.expressions if item.alias}
         self._keys = Keys()
-        self._unit, self._pure, self._never = [name.lower() for name in unit], pure, never
+        self._unit, self._pure, self._known = [name.lower() for name in unit], pure, (never, by)
 
     def _check_qualifiers(self) -> None:
         """Refuse columns of other tables, and fields of structs, which look like them."""
@@ -147,7 +153,7 @@ class _Compiler:
         sets = grouping_sets(self._select, self._members, self._add_key)
         groups = max(math.prod(self._groups[name].size for name in self._clique(keys)) for keys in sets)
         quantiles = Quantiles(self._type_of, self._declared, groups, pure=self._pure)
-        self._aggregates = ClampedSums(self._row, self._marker, self._unit, self._declared, quantiles.sum, self._never)
+        self._aggregates = ClampedSums(self._row, self._marker, self._unit, self._declared, quantiles.sum, *self._known)
         nodes = (node for node in self._select.walk() if is_aggregate(node) and not isinstance(node.parent, exp.Filter))
         self._aggregates.prepare(nodes, condition)
         labels: list[tuple[str, int]] = []

@@ -164,7 +164,7 @@ def _direct(
     bounds = Bounds.of("dp_sql", dataset, arguments, sums=True)
     computed = None if given is None else given.source
     cells = mechanism == "auto" and not joined and not bounds.auto and computed is None
-    older = bool(arguments.get(routes.OLDER))
+    older, as_written = bool(arguments.get(routes.OLDER)), bool(arguments.get(routes.AS_WRITTEN))
     cells = cells and arguments.get(routes.ROUTE) != routes.ROWS
     planned = routes.planned(selects, declared, dataset.schema, older=older) if cells else set()
     table = catalog.of(session, dataset)
@@ -185,10 +185,10 @@ def _direct(
 
     def by_owner(number: int, select: "exp.Select") -> list[GroupedSums]:
         if not owners:
-            how = {"bounded": bounded, "finds": given is not None, "as_written": bool(arguments.get(routes.AS_WRITTEN))}
+            how = {"bounded": bounded, "finds": given is not None, "as_written": as_written}
             owners.append(asked.Asked(session, dataset, place, **how))
             owners[0].declared |= declared if len(selects) > 1 and not joined else {}
-        return owners[0].parts(select, number, pure=pure, norms=bounds.auto, found=placeholders)
+        return owners[0].parts(select, number, pure=pure, norms=bounds.auto, found=placeholders, once=not as_written)
 
     if joined:
         found = [part for number, select in enumerate(selects, 1) for part in by_owner(number, select)]
@@ -216,6 +216,7 @@ def _direct(
                     found=placeholders,
                     norms=bounds.auto,
                     never=never,
+                    once=not as_written,
                 )
             ]
         except UnknownColumn as error:

@@ -40,6 +40,7 @@ def parts(
     found: Mapping[str, Attribute],
     norms: bool,
     never: Collection[str],
+    once: bool = True,
 ) -> list[GroupedSums]:
     """As ``direct.parts``.
 
@@ -49,12 +50,14 @@ def parts(
     kept: KeptParts = session.kept(KeptParts)
     maps = [list(one.items()) for one in (columns, declared, found)]  # whose order counts
     # A text leaves out what its dialect cannot say, and the tree's hash does not.
-    given = (hash(select.copy()), *maps, tuple(unit), pure, norms, sorted(never))
-    text = f"{number} {select.sql('duckdb')}"
+    given = (hash(select.copy()), *maps, tuple(unit), pure, norms, sorted(never), once)
+    text = f"{number} {once} {select.sql('duckdb')}"
     with kept.lock:
         before, sums = kept.known.get(text, ((), []))
     if before != given:
-        sums = direct.parts(select, number, columns, unit, declared, pure=pure, found=found, norms=norms, never=never)
+        sums = direct.parts(
+            select, number, columns, unit, declared, pure=pure, found=found, norms=norms, never=never, once=once
+        )
     with kept.lock:
         if len(select.expressions) <= MOST:
             kept.known[text] = given, sums

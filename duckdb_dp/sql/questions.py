@@ -220,7 +220,7 @@ def _older(
     if kind.direct is not None and request.questions and request.mechanism == "auto":
         by_rows = {**arguments, routes.ROUTE: routes.ROWS}
         ways.append(lambda: request_of(session, kind, by_rows, place, found)[1])
-    if any(part.source is not None and part.source.canonical for part in request.direct):
+    if any(part.shares or (part.source is not None and part.source.canonical) for part in request.direct):
         written = {**arguments, routes.AS_WRITTEN: True}
         ways.append(lambda: _as_written(session, kind, written, place, found))
         if request.lined:

@@ -297,7 +297,7 @@ def test_random_words(hospital: Loaded) -> None:
 
 @pytest.mark.slow
 def test_many_random_words(hospital: Loaded) -> None:
-    _check(hospital, range(6, 150))
+    _check(hospital, range(6, 36))
 
 
 def _check(hospital: Loaded, seeds: range) -> None:
