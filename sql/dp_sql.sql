@@ -38,7 +38,8 @@
 -- mechanism             'auto': planned where that is possible, else direct; 'direct'; 'select': direct, with quantiles selected by
 --                       their ranks as in dp_quantiles; or a planner's name as in dp_queries: then
 --                       sums and averages are answered from cells too, and those of bins from the middles of the bins
--- release, fresh        as in dp_queries
+-- release, fresh        as in dp_queries; groups that were found are kept with fresh := true: what counts them is drawn anew, and only that
+--                       part of the budget, 7/10 of it, is charged again
 -- columns               'short': each answer with its 95 % interval alone, n and n_ci = {'low': ..., 'high': ...}. It is the same request
 --
 -- Columns: those of the SELECT (count is named 'count' unless it has an alias), then stddev, ci_low, ci_high; with several

@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 from typing import final
 
 from duckdb_dp.counting.encode import quote
+from duckdb_dp.domain import types
+from duckdb_dp.errors import quoted_name
+from duckdb_dp.sql import declarations
 from duckdb_dp.synthesis.database import Name, Reference, Table
 
 LEVEL = "_dp_level"
@@ -66,13 +69,27 @@ class Target:
         for reference in table.references:
             parent, columns = reference.parent, ", ".join(reference.columns)
             if reference in lost and not ownerless:
-                why = "refers to the table itself" if parent == table.name else "is not among the tables"
-                why = "is public, and these links to it are not drawn" if parent in copied else why
-                self.notes.append(f"'{parent[2]}' {why}: {columns} unknown")
+                self.notes.append(self._unknown(parent, columns, copied))
             elif parent == table.name and reference not in (self.itself, *lost):
                 self.notes.append(f"{columns} refers to the table itself without a constraint")
         referred = dict.fromkeys(r.parent for r in table.references if r.parent in copied)
         self.notes += [f"'{parent[2]}' is public and is copied as it is" for parent in referred]
+
+    def _unknown(self, parent: Name, columns: str, copied: Collection[Name]) -> str:
+        """Why columns that refer to a table are not drawn, and what would keep them."""
+        if parent in copied:
+            return f"'{parent[2]}' is public, and these links to it are not drawn: {columns} unknown"
+        if parent == self.table.name:
+            return f"'{parent[2]}' refers to the table itself: {columns} unknown"
+        kept, filled = self.columns, {name.lower() for name in self.filled}
+        own = columns.split(", ")
+        drawn = all(name.lower() in filled for name in own)
+        became = "drawn as any column" if drawn else "NULL" if all(name in kept for name in own) else "left out"
+        table = quoted_name(parent[2])
+        return (
+            f"'{parent[2]}' is not among the tables, so {columns}, which refers to it, is {became} (to keep the links, name it in tables "
+            f"where it is protected, or CALL dp_public([{table}]) where anybody may see its rows)"
+        )
 
     def statement(self) -> str:
         """CREATE TABLE, in whatever schema is in use."""
@@ -159,15 +176,26 @@ class Target:
         """Note what is left out."""
         filled = {name.lower() for name in self.filled}
         kept = self.columns
-        left = [name for name in self.table.columns if name not in kept]
+        referring = {c for r in self.table.references if r not in self.references for c in r.columns}
+        left = [name for name in self.table.columns if name not in kept and name not in referring]
         empty = [name for name in kept if name.lower() not in filled and name not in self.table.defaults]
         bound = [name for name in left if name in self.table.required]
         if bound:
-            self.notes.append(f"left out, NOT NULL and not declared: {', '.join(bound)}")
+            self.notes.append(f"left out, NOT NULL and not declared: {', '.join(bound)}{self._kept_by(bound)}")
         if free := [name for name in left if name not in bound]:
-            self.notes.append(f"left out, not declared: {', '.join(free)} (undeclared := 'null' keeps them)")
+            kept_by = self._kept_by(free, "undeclared := 'null', as NULL")
+            self.notes.append(f"left out, not declared: {', '.join(free)}{kept_by}")
         if empty:
             self.notes.append(f"NULL, not declared: {', '.join(empty)}")
+
+    def _kept_by(self, columns: Sequence[str], *more: str) -> str:
+        """What would keep columns that nobody has declared: of one the statement that declares it, of several what lists these."""
+        table = quoted_name(self.table.name[2])
+        dtype = types.find(self.table.columns[columns[0]])
+        call = None if dtype is None else declarations.call(table, columns[0], dtype.declared_by)
+        call = call if len(columns) == 1 else f"what CALL dp_attributes({table}) lists for each"
+        ways = list(filter(None, [call, *more]))
+        return f" (to keep {'it' if len(columns) == 1 else 'them'}: {', or '.join(ways)})" if ways else ""
 
 
 def _names(text: str, column: str) -> bool:

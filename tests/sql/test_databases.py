@@ -120,12 +120,15 @@ def test_columns_that_were_never_declared_are_left_out(store: Any) -> None:
 def test_what_differs_is_said_before_anything_is_charged(asked: Any) -> None:
     notes = {row[1]: row[-1] for row in asked(call(more=", plan := true")) if row[-1]}
     assert "left out, NOT NULL and not declared: secret" in notes["regions"]
-    assert "left out, not declared: email (undeclared := 'null' keeps them)" in notes["users"]
+    kept = "CALL dp_attribute('users', 'email', \"values\" := [...]), or undeclared := 'null', as NULL"
+    assert f"left out, not declared: email (to keep it: {kept})" in notes["users"]
     notes = {row[1]: row[-1] for row in asked(call(more=", plan := true, undeclared := 'null'")) if row[-1]}
     assert "NULL, not declared: email" in notes["users"]
     assert "undeclared is 'keep'; use 'null'" in asked.refused(call(more=", undeclared := 'keep'"))
     alone = asked(call("['users', 'movies', 'ratings']", more=", plan := true"))
-    assert "'regions' is not among the tables: region unknown" in [row for row in alone if row[1] == "users"][-1][-1]
+    (*_, last) = [row[-1] for row in alone if row[1] == "users"]
+    assert "'regions' is not among the tables, so region, which refers to it, is left out" in last
+    assert "CALL dp_public(['regions'])" in last
 
 
 @pytest.mark.slow
