@@ -14,7 +14,7 @@ from duckdb_dp.errors import DPError
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.release import check
 from duckdb_dp.request import ADAPTIVE, Question, Request
-from duckdb_dp.sql import answer_size, precision, render, routes, same_sums, short
+from duckdb_dp.sql import answer_size, older_forms, precision, render, routes, same_sums, short
 from duckdb_dp.sql.above.asked import Statement
 from duckdb_dp.sql.arguments import (
     Arguments,
@@ -220,7 +220,7 @@ def _older(
     if kind.direct is not None and request.questions and request.mechanism == "auto":
         by_rows = {**arguments, routes.ROUTE: routes.ROWS}
         ways.append(lambda: request_of(session, kind, by_rows, place, found)[1])
-    if any(part.shares or (part.source is not None and part.source.canonical) for part in request.direct):
+    if older_forms.possible(session, request):
         written = {**arguments, routes.AS_WRITTEN: True}
         ways.append(lambda: _as_written(session, kind, written, place, found))
         if request.lined:
