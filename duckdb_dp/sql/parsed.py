@@ -41,7 +41,14 @@ def statements_of(text: str) -> tuple[exp.Expr, ...]:
 
 
 def _plainly(statement: exp.Expr) -> None:
-    """Write count(1) as count(*), and leave out what is true of every row: WHERE true AND x > 1."""
+    """Write count(1) as count(*) and FROM (SELECT * FROM t) as FROM t, and leave out what is true of every row: WHERE true AND x > 1."""
+    for source in statement.find_all(exp.From):
+        table = itself(source.this) if isinstance(source.this, exp.Subquery) else None
+        select = source.parent
+        if table is not None and select is not None and not select.args.get("joins"):
+            alias = source.this.args.get("alias")
+            table.set("alias", None if alias is None else alias.copy())
+            source.set("this", table)
     for count in statement.find_all(exp.Count):
         if isinstance(count.this, exp.Literal) and not count.expressions:
             count.set("this", exp.Star())
@@ -51,6 +58,22 @@ def _plainly(statement: exp.Expr) -> None:
             clause.pop()
         elif len(parts) < len(_conjuncts(clause.this)):
             clause.set("this", exp.and_(*parts, copy=False))
+
+
+def itself(node: exp.Subquery) -> exp.Table | None:
+    """The table of (SELECT * FROM table); None where the subquery is more."""
+    inner = node.this
+    source = inner.args.get("from_") if isinstance(inner, exp.Select) else None
+    if source is None or {word for word, value in inner.args.items() if value} != {"expressions", "from_"}:
+        return None
+    table = source.this
+    plain = (
+        isinstance(table, exp.Table) and isinstance(table.this, exp.Identifier) and inner.expressions == [exp.Star()]
+    )
+    if not plain or {word for word, value in table.args.items() if value} - {"this", "db", "catalog", "alias"}:
+        return None
+    alias = table.args.get("alias")
+    return None if alias is not None and alias.columns else table.copy()
 
 
 def _conjuncts(node: exp.Expr) -> list[exp.Expr]:

@@ -6,6 +6,8 @@ import pytest
 from tests.conftest import Loaded
 
 SAME = [
+    ("SELECT sex, count(1) AS n FROM (SELECT * FROM people) GROUP BY sex", "SELECT sex, count(*) AS n FROM people GROUP BY sex"),
+    ("SELECT avg(q.age) AS m FROM (FROM people AS p) AS q WHERE true AND 1 = 1", "SELECT avg(age) AS m FROM people"),
     ("SELECT sum(age) / nullif(count(*), 0) AS r FROM people", "SELECT sum(age) / count(*) AS r FROM people"),
     ("SELECT sum(age)::DOUBLE / count(*) AS r FROM people", "SELECT sum(age) / count(*) AS r FROM people"),
     ("SELECT sum(age)::DOUBLE / NULLIF((count(*))::DOUBLE, 0) AS r FROM people", "SELECT sum(age) / count(*) AS r FROM people"),

@@ -9,6 +9,7 @@ from duckdb_dp.errors import DPError
 from duckdb_dp.sql.owned import names
 from duckdb_dp.sql.owned.relations import Condition, Relation, Scope, Source, Written, atom, with_names
 from duckdb_dp.sql.owned.syntax import check, conjuncts, plain, refuse
+from duckdb_dp.sql.parsed import itself
 
 if TYPE_CHECKING:
     from duckdb_dp.sql.owned.compiler import Compiler  # for types: it reads queries, which have a FROM
@@ -134,7 +135,7 @@ class Reading:
         given = [] if alias is None else [one.name for one in alias.columns]
         parts: tuple[str, ...] = ()
         name = (node.alias or node.name).lower()
-        own = _itself(node) if isinstance(node, exp.Subquery) and not self._compiler.as_written else None
+        own = itself(node) if isinstance(node, exp.Subquery) and not self._compiler.as_written else None
         if own is not None:
             relation, _ = self._table(own)
         elif isinstance(node, exp.Subquery):
@@ -202,23 +203,6 @@ def defined(compiler: "Compiler", cte: exp.CTE, before: dict[str, Relation]) -> 
 def _by_row(query: exp.Expr) -> bool:
     """Whether a subquery works row by row, so that it may be a part of the FROM that it stands in."""
     return isinstance(query, exp.Select) and plain(query) and not _nested(query) and not _turned(query)
-
-
-def _itself(node: exp.Subquery) -> exp.Table | None:
-    """The table of (SELECT * FROM table); None where the subquery is more."""
-    inner = node.this
-    source = inner.args.get("from_") if isinstance(inner, exp.Select) else None
-    if source is None or {word for word, value in inner.args.items() if value} != {"expressions", "from_"}:
-        return None
-    table, alias = source.this, source.this.args.get("alias")
-    if (
-        not isinstance(table, exp.Table)
-        or not isinstance(table.this, exp.Identifier)
-        or inner.expressions != [exp.Star()]
-    ):
-        return None
-    check(table)
-    return None if alias is not None and alias.columns else table
 
 
 def _turned(select: exp.Select) -> bool:

@@ -266,7 +266,12 @@ def bounds(con: duckdb.DuckDBPyConnection) -> dict[str, int]:
 
 
 def compiled(
-    con: duckdb.DuckDBPyConnection, text: str, known: dict[str, int] | None = None, *, enforced: bool = True
+    con: duckdb.DuckDBPyConnection,
+    text: str,
+    known: dict[str, int] | None = None,
+    *,
+    enforced: bool = True,
+    as_written: bool = False,
 ) -> Top | None:
     """The relation of a statement; None of one that is refused."""
     select = parse_one(text, dialect="duckdb")
@@ -276,7 +281,8 @@ def compiled(
         return con.execute(sql).fetchall()
 
     try:
-        return top(Tables(family(known, enforced=enforced), ("memory", "main"), read, bounded=True), select, {}, read)
+        tables = Tables(family(known, enforced=enforced), ("memory", "main"), read, bounded=True)
+        return top(tables, select, {}, read, as_written=as_written)
     except DPError:
         return None
 
@@ -322,6 +328,26 @@ def test_removing_a_unit_changes_its_own_rows_alone(seed: int) -> None:
             assert found.source.rows is not None, text
             assert max(owners.values(), default=0) <= found.source.rows, (text, found.source.bound)
             check_removals(con, found, text)
+    assert answered > 5
+
+
+@pytest.mark.some(1)
+@pytest.mark.parametrize("seed", range(20))
+def test_the_order_of_tables_and_conditions_changes_no_row(seed: int) -> None:
+    """In the form that all ways to write a statement share, and in the order in which it was written, it is refused or has the same rows."""
+    rng = random.Random(100 + seed)
+    statements, answered = Statements(rng), 0
+    with duckdb.connect() as con:
+        fill(con, rng)
+        known = bounds(con)
+        for _ in range(60):
+            text = statements.select()
+            found, plain = (compiled(con, text, known, as_written=as_written) for as_written in (False, True))
+            assert (found is None) == (plain is None), text
+            if found is not None and plain is not None:
+                answered += 1
+                assert rows(con, found) == rows(con, plain), text
+                assert found.source.rows == plain.source.rows, text
     assert answered > 5
 
 
