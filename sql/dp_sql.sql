@@ -29,7 +29,7 @@
 --                       nothing else. The SELECTs that aggregate are one batch, charged once
 -- epsilon, delta        what this request spends in total; or rho; or mu
 -- precision             in place of a budget: the least one at which no count, no rank of a quantile and no sum (in its own unit) has a larger
---                       standard deviation; sums inside averages and other expressions are not looked at, and where nothing else is asked it is refused; or '5% of 1000'; "precision" in quotes before DuckDB 2.0
+--                       standard deviation, nor any sum of these times constants, such as count(*) * 2; sums inside averages and other expressions are not looked at, and where nothing else is asked it is refused; or '5% of 1000'; "precision" in quotes before DuckDB 2.0
 -- max_rows              how many rows of each unit count in this request, where that is not what dp_protect says; or 'auto': what a
 --                       unit adds to all groups of a sum, a count or an average is a vector, which is clipped to a norm (L2; L1 for
 --                       pure DP) that 3/10 of the sum's cost chooses, of all powers of 2^(1/4). No bound on values is needed, and nothing else
@@ -56,7 +56,7 @@
 -- sums and averages, and beside one of x count(x) counts what it adds up.
 -- Errors: an aggregate that one row can change without a bound, such as max, names what to ask instead; so do joins of private
 -- rows. What stands above the answers is tried on made-up rows before anything is charged.
--- Cost: the budget typed, once per request: the same sums under other names, sorted, cut or worked out otherwise, cost nothing more. Direct, each sum takes an equal share of it, and all quantiles of one value take one; each grouping set of a planned count does too, and the plan pools these.
+-- Cost: the budget typed, once per request: the same sums under other names, sorted, cut or worked out otherwise, cost nothing more, and so do joins whose tables and conditions stand in another order. Direct, each sum takes an equal share of it, and all quantiles of one value take one; each grouping set of a planned count does too, and the plan pools these.
 --
 -- Example:
 --   FROM dp_sql('SELECT sex, count(*) FROM adult WHERE age BETWEEN 25 AND 44 GROUP BY sex', epsilon := 0.5);
