@@ -188,7 +188,10 @@ def test_what_has_a_type_may_be_compared(part: int) -> None:
                     continue
                 compared += 1
                 asked = f"({text.format(column)}) = {constant}"
-                for find in (type_of, lambda columns, asked: typed(asked, columns, parse_one(asked, dialect="duckdb"))):
+                for find in (
+                    type_of,
+                    lambda columns, asked: typed(asked, columns, lambda: parse_one(asked, dialect="duckdb")),
+                ):
                     try:
                         assert find(columns, asked) == "BOOLEAN"
                     except DPError as error:

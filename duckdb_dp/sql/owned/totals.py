@@ -106,10 +106,7 @@ class Totals:
             return exp.column(name, quoted=True)
 
         text = node.transform(one).sql("duckdb")
-        try:
-            return described(f"SELECT ({text}) AS found FROM ({nulls(names)})")[0][1]
-        except DPError as error:
-            raise DPError(f"{brief(self._as_asked(node).sql('duckdb'))}: {error}") from None
+        return typed(text, names, lambda: self._as_asked(node))
 
     def _total(self, node: exp.Expr) -> tuple[exp.Expr, str]:
         """An equal expression that never fails, and its kind."""
@@ -175,6 +172,18 @@ class Totals:
             if "double" in (one, two) and {one, two} <= _NUMBERS:
                 return _with(node, {"this": left, "expression": right}), "double"
         return None
+
+
+def typed(text: str, columns: Mapping[str, str], shown: Callable[[], exp.Expr]) -> str:
+    """The type of an expression over columns of these types.
+
+    Raises:
+        DPError: it does not fit them; ``shown`` says how it was written.
+    """
+    try:
+        return described(f"SELECT ({text}) AS found FROM ({nulls(columns)})")[0][1]
+    except DPError as error:
+        raise DPError(f"{brief(shown().sql('duckdb'))}: {error}") from None
 
 
 def _reads_query(node: exp.Expr) -> bool:
