@@ -70,15 +70,15 @@ def joined(sql: str) -> str:
     from sqlglot import exp
 
     tree = sqlglot.parse_one(sql, dialect="duckdb")
-    names = {table.alias: table.name for table in tree.find_all(exp.Table) if table.alias}
-    alone = len(names) == 1
+    alone = sum(1 for table in tree.find_all(exp.Table) if table.alias) == 1
+    for column, table in [(column, _table_of(column)) for column in tree.find_all(exp.Column)]:
+        if table:
+            column.replace(exp.column(column.name, None if alone else table))
 
     def plain(node: Any) -> Any:
         match node:
             case exp.Table():
                 return exp.to_table(node.name)
-            case exp.Column() if node.table in names:
-                return exp.column(node.name, None if alone else names[node.table])
             case exp.Try():
                 return node.this.transform(plain)
             case exp.Anonymous() if node.name.lower() == "union_extract" and (guard := node.find(exp.If)) is not None:
@@ -91,3 +91,15 @@ def joined(sql: str) -> str:
         tree.set("expressions", made or [exp.Star()])
     text = tree.sql(dialect="duckdb").removeprefix("SELECT * ").replace(" CROSS JOIN ", ", ")
     return re.sub(r"^SELECT ", "of ", text)
+
+
+def _table_of(column: Any) -> str:
+    """The table whose column it is, by the alias in the SELECT that it stands in, or in one around it; '' of a subquery's."""
+    select = column.parent_select
+    while select is not None and column.table:
+        items = [select.args.get("from_"), *(select.args.get("joins") or [])]
+        for item in (one.this for one in items if one is not None):
+            if item.alias == column.table:
+                return str(item.name)
+        select = select.parent_select
+    return ""

@@ -11,7 +11,7 @@ JOINED = "FROM visits JOIN patients USING (patient_id)"
 ASKED = {
     "SELECT sex, count(*) AS n FROM patients GROUP BY sex": ["patients", "by sex"],
     "SELECT sex, count(*) AS n FROM patients WHERE sex <> 'm' GROUP BY sex": ["patients", "<> 'm'"],
-    f"SELECT sex, count(*) AS n {JOINED} GROUP BY sex": ["FROM visits, patients"],
+    f"SELECT sex, count(*) AS n {JOINED} GROUP BY sex": ["FROM patients, visits"],
     f"SELECT sex, count(*) AS n {JOINED} WHERE rating > 3 GROUP BY sex": ["visits.rating > 3"],
     f"SELECT sex, count(*) AS n {JOINED} WHERE reason = 'flu' GROUP BY sex": ["visits.reason = 'flu'"],
     "SELECT sex, count(*) AS n FROM patients WHERE EXISTS (SELECT 1 FROM visits WHERE visits.patient_id = patients.patient_id AND"
