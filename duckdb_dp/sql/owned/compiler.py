@@ -287,11 +287,10 @@ class Compiler:
         """How many rows of a FROM one unit has at most, or how many different values of some expressions of these."""
         if joined.owner is None or not self.tables.bounded:
             return None
-        aliases = (
-            None if values is None else {column.table for value in values for column in value.find_all(exp.Column)}
-        )
-        wanted = None if aliases is None or "" in aliases else aliases & {item.alias for item in joined.items}
-        return Settling(self, joined).joining.most(wanted, self.tables.counted)
+        columns = None if values is None else [column for value in values for column in value.find_all(exp.Column)]
+        settled = Settling(self, joined)
+        wanted = None if columns is None or any(not c.table for c in columns) else settled.determining(columns)
+        return settled.joining.most(wanted, self.tables.counted)
 
     def _keys(
         self,

@@ -1,5 +1,7 @@
 """Joins: who owns the rows of a FROM, and that no row is joined with another owner's."""
 
+import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn, final
 
 from sqlglot import exp
@@ -213,6 +215,27 @@ class Settling:
             (item.on if item.join else self._joined.conditions).extend(self._bytes(pairs))
         return pairs is not None
 
+    def determining(self, columns: Sequence[exp.Column]) -> set[str]:
+        """Few items whose rows say the values of some columns: one that has an equal column stands for another one."""
+        equal, own = self._equal(), {item.alias: item for item in self._joined.items}
+        options: list[set[str]] = []
+        for column in columns:
+            if column.table not in own:
+                continue
+            named, found = _atom(column), {column.table}
+            if (
+                not self._compiler.as_written and self._compiler.type_of(column) != "VARCHAR"
+            ):  # which a collation may equate
+                found |= {
+                    a for a, item in own.items() if any(equal.equal(named, (a, at)) for at in item.relation.types)
+                }
+            options.append(found)
+        chosen = set[str]()
+        for found in sorted(options, key=len):
+            if not found & chosen:
+                chosen.add(min(sorted(found), key=lambda alias: _rows(own[alias])))
+        return chosen
+
     @property
     def joining(self) -> Joining:
         """How the rows are joined, now that the conditions are resolved."""
@@ -255,3 +278,7 @@ class Settling:
 
 def _atom(node: exp.Expr) -> Atom:
     return node.args["table"].name, node.name
+
+
+def _rows(item: Item) -> float:
+    return math.inf if item.relation.most is None else item.relation.most.rows

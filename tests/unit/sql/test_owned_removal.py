@@ -347,7 +347,7 @@ def test_the_order_of_tables_and_conditions_changes_no_row(seed: int) -> None:
             if found is not None and plain is not None:
                 answered += 1
                 assert rows(con, found) == rows(con, plain), text
-                assert found.source.rows == plain.source.rows, text
+                assert (found.source.rows or 0) <= (plain.source.rows or 0), text
     assert answered > 5
 
 
