@@ -43,11 +43,13 @@ def _protected(session: Session, arguments: Arguments, place: Place) -> Dataset 
         return None
 
 
-def _name(arguments: Arguments, place: Place, dataset: Dataset | None, known: Mapping[Name, Table]) -> Name:
+def _name(
+    session: Session, arguments: Arguments, place: Place, dataset: Dataset | None, known: Mapping[Name, Table]
+) -> Name:
     """The full name of the table whose references are declared."""
     if dataset is not None:
         return dataset.catalog, dataset.schema, dataset.name
-    options = candidates(name_parts(arguments["dataset"]), *place)
+    options = catalog.options(session, arguments["dataset"], place)
     found = [table.name for full in options if (table := catalog.find(known, full)) is not None]
     if not found:
         raise UnknownDataset(str(arguments["dataset"]))
@@ -58,7 +60,7 @@ def rows(session: Session, arguments: Arguments, place: Place, seen: str) -> Row
     """Rows of CALL dp_link: one per reference, now declared."""
     dataset = _protected(session, arguments, place)
     known = catalog.read(seen) | catalog.attached(session)
-    name = _name(arguments, place, dataset, known)
+    name = _name(session, arguments, place, dataset, known)
     table = catalog.find(known, name)
     if table is None:
         raise DPError(f"there is no table '{name[2]}' now; create or attach it again.")

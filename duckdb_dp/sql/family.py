@@ -7,6 +7,7 @@ from typing import TypeVar, final
 
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.accounting.records import units
+from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.errors import DPError, few
 from duckdb_dp.sql import catalog
@@ -172,7 +173,7 @@ def _name(dataset: Dataset) -> Name:
 def _member(session: Session, dataset: Dataset, known: Mapping[Name, Table]) -> Member:
     declared, name = session.declared(dataset), _name(dataset)
     table = catalog.find(known, name) or Table(name=name, columns={a.name: a.type for a in declared.values()})
-    if dataset.member is not None and table.view:
+    if dataset.member is not None and table.view and name[1] != SCHEMA:
         raise DPError(
             f"'{dataset.name}' was a table when it was protected and is a view now, whose rows may be of several units; make it a table "
             "again, or name what it selects: CALL dp_view('my_view', 'SELECT ...')"
