@@ -195,8 +195,9 @@ def _resolved(
     place: Place,
 ) -> tuple[tuple[str, ...], Name, tuple[str, ...]]:
     """The same with all names as the catalog spells them."""
-    options = [(*table.name[:2], parent)] if len(name_parts(parent)) == 1 else []
-    options += candidates(name_parts(parent), *place)
+    parts = name_parts(parent)
+    options = [(*table.name[:2], parts[0])] if len(parts) == 1 else []
+    options += candidates(parts, *place)
     target = next((found for option in options if (found := catalog.find(known, option)) is not None), None)
     if target is None:
         raise DPError(f"there is no table '{parent}' to refer to; create it first, or write 'schema.table.column'.")

@@ -52,7 +52,7 @@ def counted(session: Session, request: Request, cliques: tuple[Clique, ...] | No
         return links.count_links(links_of(session, request), unit_key)
     if cliques is None:
         cliques = quality.cliques(request)
-    table = relation(session, (request.catalog, request.schema, request.table), request.source)
+    table = relation(session, (request.catalog, request.schema, request.table), request.source, now=True)
     return count.count(table, request, unit_key, cliques), True
 
 
@@ -124,22 +124,29 @@ def attach(con: duckdb.DuckDBPyConnection, session: Session, name: str, table: A
     session.attached.add(given)
 
 
-def relation(session: Session, name: Name, rows: "Rows | None") -> Source:
+def relation(session: Session, name: Name, rows: "Rows | None", *, now: bool = False) -> Source:
     """The attached table of that full name, or the join of attached tables that stands for it, as a table of their engine.
 
     Args:
         session: what is attached.
         name: of the dataset's table.
         rows: the join; None for the table itself.
+        now: whether the tables of a join are compared with those that the engine has now.
 
     Raises:
-        DPError: a table is not attached now, or the engine may have other rows of the join than DuckDB.
+        DPError: a table is not attached now, or has changed, or the engine may have other rows of the join than DuckDB.
     """
     if rows is None:
         return source(session, name)
     from duckdb_dp.sql.engines import joined  # for import time: it brings sqlglot
 
-    return joined.source(rows.sql, name[2], lambda full: source(session, full))
+    def find(full: Name) -> Source:
+        found = source(session, full)
+        if now:
+            found.check_now((), ())
+        return found
+
+    return joined.source(rows.sql, name[2], find)
 
 
 def source(session: Session, name: Name) -> Source:

@@ -146,6 +146,11 @@ def _family(session: Session, dataset: Dataset) -> Family:
     """That of a dataset, as seen from any of its tables."""
     relations = [one for one in session.ledger.families.relations() if one.id == dataset.id]
     tables = [one for one in relations if one.member is None or one.member.view is None]
+    for one in tables:
+        if one.schema == SCHEMA:
+            from duckdb_dp.sql.external_tables import source  # for import time: most tables are in DuckDB
+
+            source(session, _name(one))  # which says how to attach it, where it is not
     public = session.ledger.public.tables()
     known = catalog.committed(session, [full[:2] for full in [*public, *map(_name, tables)]])
     members = {_name(one): _member(session, one, known) for one in tables}

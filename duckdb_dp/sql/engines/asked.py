@@ -45,7 +45,7 @@ def sums(session: Session, request: Request) -> ExactSums:
     name = (request.catalog, request.schema, request.table)
     read: list[tuple[Reading, Source]] = []
     for reading in _readings(session, request):
-        own = _source(session, name, reading.part)
+        own = _source(session, name, reading.part, now=True)
         if own is None:
             own = source(session, name)  # which says how to attach it
         attributes = [one for one in request.attributes if one.name in reading.part.clique]
@@ -65,7 +65,7 @@ def sums(session: Session, request: Request) -> ExactSums:
     return ExactSums(request.direct, blocks)
 
 
-def _source(session: Session, name: Name, part: GroupedSums) -> Source | None:
+def _source(session: Session, name: Name, part: GroupedSums, *, now: bool = False) -> Source | None:
     """What a grouping set is summed over: the attached table, or the join of several; None where it is not attached.
 
     Raises:
@@ -73,7 +73,7 @@ def _source(session: Session, name: Name, part: GroupedSums) -> Source | None:
     """
     if part.source is None:
         return session.attached.find(*name)
-    return relation(session, name, part.source)
+    return relation(session, name, part.source, now=now)
 
 
 def _readings(session: Session, request: Request) -> Sequence[Reading]:

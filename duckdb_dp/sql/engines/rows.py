@@ -119,7 +119,7 @@ class Rows:
         return self._refuse(node) if read is None else read(node)
 
     def _refuse(self, node: exp.Expr, advice: str = "") -> NoReturn:
-        text = brief(node.transform(lambda one: _known(one) or one).sql("duckdb"))
+        text = brief(node.transform(_written).unnest().sql("duckdb"))
         raise DPError(
             f"{text} may be another value in {self.engine} than in DuckDB, or fail there; "
             + (advice or f"expressions of its rows are made of {MADE_OF}. Or copy the table to DuckDB.")
@@ -365,6 +365,11 @@ class Rows:
 
     def _type(self, node: exp.Expr) -> str:
         return type_of(self._types, node.sql("duckdb"))
+
+
+def _written(node: exp.Expr) -> exp.Expr:
+    """A node as somebody wrote it, without what keeps it from failing and from being known."""
+    return node.this if isinstance(node, exp.Try) else _known(node) or node
 
 
 def _known(node: exp.Expr) -> exp.Expr | None:
