@@ -190,6 +190,8 @@ class _Reading:
     def _projected(self, placed: _Placed, select: exp.Select) -> _Relation:
         held = {name: placed.table[name] for name, _ in placed.columns.values()}
         if select.is_star:
+            if len(select.expressions) > 1 or len({column for _, column in placed.columns}) < len(placed.columns):
+                self._refuse(select)
             chosen = {column: placed.columns[alias, column] for alias, column in placed.columns}
             table = placed.table.select(**{name: held[at] for name, (at, _) in chosen.items()})
             return _Relation(table=table, types={name: type_ for name, (_, type_) in chosen.items()})
@@ -272,7 +274,10 @@ class _Reading:
         table, name = column.table.lower(), column.name.lower()
         found = [new for (alias, own), new in named.items() if own == name and table in ("", alias)]
         if len(found) != 1:
-            raise DPError(f"{identifier(column.name)} is not a column that can be read here.")
+            raise DPError(
+                f"a subquery that reads {identifier(column.name)} of the row around it is not read in {self._own.engine} in this place; "
+                "write WHERE EXISTS (SELECT ... WHERE a = b), or a join; or copy the tables to DuckDB."
+            )
         return found[0]
 
     def _stored(self, value: Value, node: exp.Expr) -> Value:
@@ -325,6 +330,8 @@ def _shown(node: exp.Expr) -> str:
     """An expression in a message, without the names that the compiler gave to tables; of a function its name alone."""
     if isinstance(node, exp.Window):
         return f"{_shown(node.this)} OVER (...)"
+    if isinstance(node, exp.Filter):
+        return f"{_shown(node.this)} FILTER (...)"
     if isinstance(node, exp.Func):
         return f"{node.sql_name().lower()}(...)"
 
