@@ -169,7 +169,7 @@ def full_name_of(ledger: Ledger, name: str, place: Place) -> str:
         DPError: it could be that of several.
     """
     parts = name_parts(name)
-    found = [d for d in ledger.datasets() if (d.schema, d.name.lower()) == (SCHEMA, parts[-1].lower())]
+    found = [d for d in ledger.families.relations() if (d.schema, d.name.lower()) == (SCHEMA, parts[-1].lower())]
     if len(parts) > 1 or not found:
         return name
     here = {tuple(part.lower() for part in full) for full in candidates(parts, *place)}

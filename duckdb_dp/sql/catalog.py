@@ -10,7 +10,7 @@ from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.counting.encode import literal
 from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.errors import DPError, as_sql, nearest
-from duckdb_dp.sql.arguments import Arguments, Place, find_dataset
+from duckdb_dp.sql.arguments import Arguments, Place, candidates, find_dataset, name_parts
 from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis.database import Name, Table, tables
 
@@ -99,6 +99,12 @@ def attached(session: Session) -> dict[Name, Table]:
     return {
         source.full_name: Table(name=source.full_name, columns=source.columns, view=True) for source in session.attached
     }
+
+
+def options(session: Session, asked: object, place: Place) -> list[Name]:
+    """The full names that a name may stand for: here in DuckDB's own order of search, and then of attached tables."""
+    parts = name_parts(asked)
+    return list(dict.fromkeys([*candidates(parts, *place), *session.attached.named(parts)]))
 
 
 def find(known: Mapping[Name, Table], name: Name) -> Table | None:

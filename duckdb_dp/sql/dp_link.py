@@ -43,11 +43,13 @@ def _protected(session: Session, arguments: Arguments, place: Place) -> Dataset 
         return None
 
 
-def _name(arguments: Arguments, place: Place, dataset: Dataset | None, known: Mapping[Name, Table]) -> Name:
+def _name(
+    session: Session, arguments: Arguments, place: Place, dataset: Dataset | None, known: Mapping[Name, Table]
+) -> Name:
     """The full name of the table whose references are declared."""
     if dataset is not None:
         return dataset.catalog, dataset.schema, dataset.name
-    options = candidates(name_parts(arguments["dataset"]), *place)
+    options = catalog.options(session, arguments["dataset"], place)
     found = [table.name for full in options if (table := catalog.find(known, full)) is not None]
     if not found:
         raise UnknownDataset(str(arguments["dataset"]))
@@ -58,7 +60,7 @@ def rows(session: Session, arguments: Arguments, place: Place, seen: str) -> Row
     """Rows of CALL dp_link: one per reference, now declared."""
     dataset = _protected(session, arguments, place)
     known = catalog.read(seen) | catalog.attached(session)
-    name = _name(arguments, place, dataset, known)
+    name = _name(session, arguments, place, dataset, known)
     table = catalog.find(known, name)
     if table is None:
         raise DPError(f"there is no table '{name[2]}' now; create or attach it again.")
@@ -193,8 +195,9 @@ def _resolved(
     place: Place,
 ) -> tuple[tuple[str, ...], Name, tuple[str, ...]]:
     """The same with all names as the catalog spells them."""
-    options = [(*table.name[:2], parent)] if len(name_parts(parent)) == 1 else []
-    options += candidates(name_parts(parent), *place)
+    parts = name_parts(parent)
+    options = [(*table.name[:2], parts[0])] if len(parts) == 1 else []
+    options += candidates(parts, *place)
     target = next((found for option in options if (found := catalog.find(known, option)) is not None), None)
     if target is None:
         raise DPError(f"there is no table '{parent}' to refer to; create it first, or write 'schema.table.column'.")

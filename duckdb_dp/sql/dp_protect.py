@@ -130,7 +130,7 @@ def _together(session: Session, arguments: Arguments, place: Place, seen: str) -
     from duckdb_dp.sql import protect_together  # for import time
 
     found = json.loads(seen)
-    known = catalog.read(found["tables"])
+    known = catalog.read(found["tables"]) | catalog.attached(session)
     members, unit, neighbours = protect_together.members(session, arguments, place, known, found["seen"] or [])
     budget, delta = budget_of("dp_protect", arguments)
     discovery_delta = arguments.get("discovery_delta")

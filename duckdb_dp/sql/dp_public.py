@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 
 from duckdb_dp.accounting.ledger import Dataset
-from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.errors import DPError, as_sql, few, quoted_name
 from duckdb_dp.sql import catalog, provenance
-from duckdb_dp.sql.arguments import Arguments, Place, candidates, find_dataset, full_name_of, name_parts
+from duckdb_dp.sql.arguments import Arguments, Place, find_dataset, full_name_of, name_parts
 from duckdb_dp.sql.dp_link import references_of
 from duckdb_dp.sql.registry import Function, Rows, register
 from duckdb_dp.sql.session import Session
@@ -47,10 +46,10 @@ def _links(session: Session, asked: object, place: Place) -> Dataset:
 
 def _table(session: Session, asked: object, place: Place) -> Name:
     """The committed table or view of that name."""
-    options = [option for option in candidates(name_parts(asked), *place) if option[0] != "temp"]
+    options = [option for option in catalog.options(session, asked, place) if option[0] != "temp"]
     known = catalog.committed(session, [option[:2] for option in options])
     tables = [table for option in options if (table := catalog.find(known, option)) is not None]
-    if not tables or tables[0].name[1] == SCHEMA:
+    if not tables:
         raise DPError(
             f"there is no table or view {as_sql(asked)} that other connections see; create it, commit it, and do not make it a TEMP one."
         )

@@ -127,9 +127,7 @@ def direct(
         key = ", ".join(name for names in units(dataset.unit) for name in names)
         if not key or arguments.get("above") is None or not arguments["above"].aggregates:
             raise
-        advice = (
-            f" Or, as groups of a subquery are answers of their own: GROUP BY {key} there too, for groups of each unit."
-        )
+        advice = f" Or GROUP BY {key} there too, for groups of each unit: those of a subquery are answers of their own."
         if isinstance(error, Undeclared):
             raise DPError(f"{error}{advice}") from None
         raise UnknownAttribute(error.name, error.declared, error.table, error.advice + advice) from None
@@ -148,10 +146,6 @@ def _direct(
     selects = parse_selects(arguments["sql"])
     given: Found | None = arguments.get("found")
     joined = (given is not None and given.joined) or asked.joined(session, selects, place)
-    if joined and dataset.schema == SCHEMA:
-        from duckdb_dp.sql.engines.asked import refused_join  # for import time: it brings sqlglot
-
-        raise refused_join(dataset.name)
     by_rows, compared = _compared(session, dataset, selects) if not joined else (set[int](), set[str]())
     if compared and mechanism not in ("auto", "direct", SELECT):
         raise collations.refusal(compared, mechanism)
@@ -165,6 +159,7 @@ def _direct(
     computed = None if given is None else given.source
     cells = mechanism == "auto" and not joined and not bounds.auto and computed is None
     older, as_written = bool(arguments.get(routes.OLDER)), bool(arguments.get(routes.AS_WRITTEN))
+    line = not older and dataset.schema != SCHEMA
     cells = cells and arguments.get(routes.ROUTE) != routes.ROWS
     planned = routes.planned(selects, declared, dataset.schema, older=older) if cells else set()
     table = catalog.of(session, dataset)
@@ -194,7 +189,8 @@ def _direct(
         found = [part for number, select in enumerate(selects, 1) for part in by_owner(number, select)]
         collations.check_groups(session, found, {one.name: one.type for one in owners[0].declared.values()})
         _check_columns(found, arguments)
-        return _selectable(mechanism, found, line=not older), owners[0].declared
+        _check_engine(session, dataset, found)
+        return _selectable(mechanism, found, line=line), owners[0].declared
     columns = {a.name: a.type for a in declared.values()} if table is None else table.columns
     never = () if table is None or table.view else family.not_null(table)
     unit = [name for names in units(dataset.unit) for name in names]
@@ -247,11 +243,16 @@ def _direct(
         only = not planned and all(part.source is not None for part in found)
         declared = owners[0].declared if only else {**declared, **owners[0].declared}
     _check_columns(found, arguments)
+    _check_engine(session, dataset, found)
+    return _selectable(mechanism, found, line=line), declared
+
+
+def _check_engine(session: Session, dataset: Dataset, found: Sequence[GroupedSums]) -> None:
+    """Refuse what another engine, where the rows are, may answer otherwise than DuckDB."""
     if dataset.schema == SCHEMA:
         from duckdb_dp.sql.engines.asked import check  # for import time: it brings sqlglot
 
         check(session, dataset, found)
-    return _selectable(mechanism, found, line=not older and dataset.schema != SCHEMA), declared
 
 
 def _compared(session: Session, dataset: Dataset, selects: Sequence["exp.Select"]) -> tuple[set[int], set[str]]:

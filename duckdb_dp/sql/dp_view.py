@@ -8,6 +8,7 @@ from duckdb_dp.accounting.families import NewMember
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.accounting.records import plain_unit
 from duckdb_dp.accounting.tables import AUTO
+from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain import types
 from duckdb_dp.domain.domain import canonical
 from duckdb_dp.errors import DPError, as_sql
@@ -35,6 +36,8 @@ def rows(session: Session, arguments: Arguments, place: Place, _seen: str) -> Ro
     dataset = datasets[0]
     check_own(dataset)
     found = family(session, dataset)
+    if dataset.schema == SCHEMA:  # it is where its tables are
+        name = (dataset.catalog, SCHEMA, name[2])
     asked = arguments.get("max_rows")
     view = views.compiled(session, found, query, bounded=asked is None and not any(one.auto_rows for one in datasets))
     owner = [views.apart(column, view.columns) for column in found.unit]
@@ -68,7 +71,11 @@ def _free_name(session: Session, asked: object, place: Place) -> Name:
         raise DPError(f"name is {as_sql(asked)}; give the view a name, e.g. 'visits_by_clinic'.")
     parts = name_parts(asked)
     name: Name = parts if len(parts) == 3 else (place[0], parts[0] if len(parts) == 2 else place[1], parts[-1])
-    options = [name, *(option for option in candidates(parts, *place) if len(parts) < 3)]
+    options = [
+        name,
+        *session.attached.named(parts),
+        *(option for option in candidates(parts, *place) if len(parts) < 3),
+    ]
     known = catalog.committed(session, [option[:2] for option in options])
     if any(catalog.find(known, option) is not None for option in options):
         raise DPError(f"{as_sql(asked)} is a table or view already; choose another name.")

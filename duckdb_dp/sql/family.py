@@ -7,6 +7,7 @@ from typing import TypeVar, final
 
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.accounting.records import units
+from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.errors import DPError, few
 from duckdb_dp.sql import catalog
@@ -145,6 +146,11 @@ def _family(session: Session, dataset: Dataset) -> Family:
     """That of a dataset, as seen from any of its tables."""
     relations = [one for one in session.ledger.families.relations() if one.id == dataset.id]
     tables = [one for one in relations if one.member is None or one.member.view is None]
+    for one in tables:
+        if one.schema == SCHEMA:
+            from duckdb_dp.sql.external_tables import source  # for import time: most tables are in DuckDB
+
+            source(session, _name(one))  # which says how to attach it, where it is not
     public = session.ledger.public.tables()
     known = catalog.committed(session, [full[:2] for full in [*public, *map(_name, tables)]])
     members = {_name(one): _member(session, one, known) for one in tables}
@@ -172,7 +178,7 @@ def _name(dataset: Dataset) -> Name:
 def _member(session: Session, dataset: Dataset, known: Mapping[Name, Table]) -> Member:
     declared, name = session.declared(dataset), _name(dataset)
     table = catalog.find(known, name) or Table(name=name, columns={a.name: a.type for a in declared.values()})
-    if dataset.member is not None and table.view:
+    if dataset.member is not None and table.view and name[1] != SCHEMA:
         raise DPError(
             f"'{dataset.name}' was a table when it was protected and is a view now, whose rows may be of several units; make it a table "
             "again, or name what it selects: CALL dp_view('my_view', 'SELECT ...')"

@@ -10,7 +10,7 @@ from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain.domain import UnknownAttribute
 from duckdb_dp.errors import DPError, as_sql, few, identifier, of_file, quoted, quoted_name
 from duckdb_dp.sql import catalog, lineage
-from duckdb_dp.sql.arguments import UnknownDataset, candidates, find_dataset, name_parts
+from duckdb_dp.sql.arguments import UnknownDataset, candidates, find_dataset, full_name_of, name_parts
 from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis.database import Name
 
@@ -125,7 +125,8 @@ def explain_undeclared(session: Session, error: UnknownAttribute, place: tuple[s
     """The error for a name without a declared domain: of one that is no column of the table it says so, with the nearest."""
     if error.table is None or not error.name.isidentifier():  # an expression is no name
         return error
-    dataset = find_dataset(session.ledger, error.table[1][1:-1].replace("''", "'"), *place)
+    name = full_name_of(session.ledger, error.table[1][1:-1].replace("''", "'"), place)
+    dataset = find_dataset(session.ledger, name, *place)
     table = catalog.of(session, dataset)
     if table is None:
         return error

@@ -9,7 +9,7 @@ from duckdb_dp.accounting.families import NewMember
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.accounting.records import plain_unit
 from duckdb_dp.accounting.tables import AUTO
-from duckdb_dp.counting.engines.source import SCHEMA
+from duckdb_dp.counting.engines.source import SCHEMA, check_together
 from duckdb_dp.domain.domain import canonical
 from duckdb_dp.domain.types import column_type
 from duckdb_dp.errors import DPError, as_sql, few
@@ -50,6 +50,7 @@ def members(
     tables = [_table(session, name, place, known) for name in arguments["dataset"]]
     if len({_folded(table.name) for table in tables}) < len(tables):
         raise DPError(f"{as_sql(arguments['dataset'])} names a table twice; name it once.")
+    _check_one_engine(session, tables)
     unit = _unit(session, arguments, place, known, tables)
     if unit.table is not None and not session.ledger.public.holds(unit.table):
         own = catalog.find(known, unit.table)
@@ -85,25 +86,34 @@ def note(dataset: Dataset) -> str:
 
 
 def _table(session: Session, asked: object, place: Place, known: Mapping[Name, Table]) -> Table:
-    found = [table for full in candidates(name_parts(asked), *place) if (table := catalog.find(known, full))]
-    if not found and session.attached.named(name_parts(asked)):
-        raise DPError(
-            f"{as_sql(asked)} is a table of another engine: attach the join of the tables, an Ibis expression with the unit's columns, and "
-            "protect that alone; or read the tables into DuckDB: CREATE TABLE ..."
-        )
+    found = [table for full in catalog.options(session, asked, place) if (table := catalog.find(known, full))]
     if not found:
         raise DPError(f"there is no table {as_sql(asked)}. Create it first, or write its full name.")
     if len(found) > 1:
         names = " or ".join(repr(".".join(table.name)) for table in found)
         raise DPError(f"{as_sql(asked)} could be {names}; write the full name.")
     (table,) = found
-    if table.view or table.name[0] == "temp" or table.name[1] == SCHEMA:
-        kind = "a view" if table.view else "a TEMP table" if table.name[0] == "temp" else "a table of another engine"
+    outside = table.name[1] == SCHEMA
+    if (table.view and not outside) or table.name[0] == "temp":
+        kind = "a TEMP table" if table.name[0] == "temp" else "a view"
         raise DPError(
             f"{as_sql(asked)} is {kind}, and only tables are protected together: protect those that it reads, and then name what "
             "it selects: CALL dp_view('my_view', 'SELECT ...')"
         )
     return table
+
+
+def _check_one_engine(session: Session, tables: Sequence[Table]) -> None:
+    """Refuse tables of two engines, or of two connections to one: one statement reads them together."""
+    sources = [found for table in tables if (found := session.attached.find(*table.name)) is not None]
+    if sources and len(sources) < len(tables):
+        here = next(table.name[2] for table in tables if session.attached.find(*table.name) is None)
+        raise DPError(
+            f"'{here}' is a table of DuckDB and '{sources[0].name}' is in {sources[0].engine}, and tables are joined in one engine: attach "
+            f"'{here}' from there too, or copy '{sources[0].name}' to DuckDB."
+        )
+    if sources:
+        check_together(sources)
 
 
 def _unit_parts(arguments: Arguments) -> tuple[str, tuple[str, ...]]:

@@ -6,7 +6,7 @@ from typing import final
 
 from duckdb_dp.accounting.ledger import Release
 from duckdb_dp.counting.encode import full_name, literal, quote
-from duckdb_dp.counting.engines.source import SCHEMA
+from duckdb_dp.counting.engines.source import SCHEMA, Source
 from duckdb_dp.domain.domain import canonical
 from duckdb_dp.errors import DPError, as_sql, few
 from duckdb_dp.sql import catalog, lineage, render
@@ -187,6 +187,10 @@ def check_public(session: Session, name: Name) -> None:
     Raises:
         DPError: it may, or it is not known what it reads.
     """
+    attached = session.attached.find(*name)
+    if attached is not None:
+        _check_apart(session, attached)
+        return
     texts = lineage.texts(session)
     if not lineage.is_view(texts, name):
         return
@@ -199,6 +203,17 @@ def check_public(session: Session, name: Name) -> None:
             raise DPError(
                 f"'{name[2]}' may be read from '{dataset.name}', which is protected, so it is not public; make a table of "
                 "what is public in it, and name that."
+            )
+
+
+def _check_apart(session: Session, own: Source) -> None:
+    """Refuse an attached table as public that may be read from the rows of a protected one."""
+    for dataset in session.ledger.datasets():
+        other = session.attached.find(dataset.catalog, dataset.schema, dataset.name)
+        if other is not None and (other is own or other.shares(own)):
+            raise DPError(
+                f"'{own.name}' may be read from '{dataset.name}', which is protected, so it is not public; make a table of "
+                "what is public in it, and attach that."
             )
 
 

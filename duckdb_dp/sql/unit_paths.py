@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
+from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain.types import column_type
 from duckdb_dp.errors import DPError, few, quoted, quoted_name
 from duckdb_dp.synthesis.database import Name, Reference, Table
@@ -157,7 +158,7 @@ def _link(table: Table, reference: Reference) -> str:
 
 def _seen(name: Name) -> tuple[str, ...]:
     """A table's name as an argument, where its catalog is in use."""
-    return name[2:] if name[1] == "main" else name[1:]
+    return name[2:] if name[1] in ("main", SCHEMA) else name[1:]
 
 
 def _guess(table: Table, tables: Sequence[Table], unit: Unit) -> Reference:

@@ -10,7 +10,8 @@ from duckdb_dp.counting.encode import quote
 from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.errors import DPError, as_sql, brief, few, quoted_name
 from duckdb_dp.grouped_sums import Source
-from duckdb_dp.sql.arguments import Place, UnknownDataset, candidates, find_dataset
+from duckdb_dp.sql import catalog
+from duckdb_dp.sql.arguments import Place, UnknownDataset, find_dataset, full_name_of
 from duckdb_dp.sql.family import Family, family
 from duckdb_dp.sql.session import Session
 
@@ -99,9 +100,9 @@ def _full(session: Session, parts: tuple[str, ...], place: Place) -> tuple[tuple
     """The full name of a table, and its dataset where it is protected."""
     name = ".".join(map(quote, parts))
     try:
-        dataset = find_dataset(session.ledger, name, *place)
+        dataset = find_dataset(session.ledger, full_name_of(session.ledger, name, place), *place)
     except UnknownDataset:
-        for option in candidates(parts, *place):
+        for option in catalog.options(session, name, place):
             if session.ledger.public.holds(option):
                 return option, None
         written = quoted_name(*parts)

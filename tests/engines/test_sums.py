@@ -40,14 +40,13 @@ SELECTS = [
 OF_UNITS = [
     "SELECT age, count(DISTINCT unit) AS n, sum(age) AS s FROM {0} GROUP BY ALL",
     "SELECT sex, count(DISTINCT unit) AS n FROM {0} GROUP BY sex",
+    "SELECT sex, count(*) AS n FROM {0} WHERE unit IN (SELECT unit FROM {0} WHERE age > 70) GROUP BY sex",
 ]
 REFUSED = {
     "SELECT sum(age % 7) AS s FROM {0}": "expressions of its rows are made of",
     "SELECT sum(age) AS s FROM {0} WHERE sex LIKE 'F%'": "expressions of its rows are made of",
     "SELECT sum(unit) AS s FROM {0}": "has no bounds",
     "SELECT avg(age / age) AS s FROM {0}": "nullif",
-    "SELECT sum(age) AS s FROM {0} JOIN {0} AS b USING (unit)": "attach the join itself",
-    "SELECT count(*) AS n FROM {0} WHERE unit IN (SELECT unit FROM {0})": "attach the join itself",
 }
 
 

@@ -159,6 +159,19 @@ class Source:
         )
 
 
+def check_together(sources: Sequence[Source]) -> None:
+    """Refuse tables of several connections: one statement of one engine reads them.
+
+    Raises:
+        DPError: there are two.
+    """
+    for one in sources[1:]:
+        if one.backend is not sources[0].backend:
+            raise DPError(
+                f"'{sources[0].name}' and '{one.name}' are on two connections; attach both from one Ibis connection."
+            )
+
+
 @final
 class Attached:
     """The attached tables of one loaded database, by name; names are the same in any letter case, as in DuckDB."""

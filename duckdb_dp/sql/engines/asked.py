@@ -12,16 +12,9 @@ from duckdb_dp.errors import DPError
 from duckdb_dp.grouped_sums import GroupedSums
 from duckdb_dp.request import Request
 from duckdb_dp.sql.engines.sums import Blocks, Reading, check_part, together
-from duckdb_dp.sql.external_tables import ENGINES, source, summed
+from duckdb_dp.sql.external_tables import ENGINES, relation, source, summed
 from duckdb_dp.sql.session import Session
-
-
-def refused_join(table: str) -> DPError:
-    """The refusal of a join with an attached table."""
-    return DPError(
-        f"'{table}' is in another engine, and its rows are read alone: attach the join itself, an Ibis expression with the unit's columns, "
-        "such as orders.join(customers, 'customer_id'), and protect that by its unit."
-    )
+from duckdb_dp.synthesis.database import Name
 
 
 def check(session: Session, dataset: Dataset, parts: Sequence[GroupedSums]) -> None:
@@ -35,9 +28,9 @@ def check(session: Session, dataset: Dataset, parts: Sequence[GroupedSums]) -> N
             f"'{dataset.name}' is in {dataset.catalog}, and values are summed in {' and '.join(sorted(ENGINES))} alone: declare what is "
             "asked, and counts are answered from declared cells; or copy the table to DuckDB."
         )
-    own = session.attached.find(dataset.catalog, dataset.schema, dataset.name)
-    if own is not None:
-        for part in parts:
+    for part in parts:
+        own = _source(session, (dataset.catalog, dataset.schema, dataset.name), part)
+        if own is not None:
             check_part(part, own)
 
 
@@ -45,17 +38,26 @@ def sums(session: Session, request: Request) -> ExactSums:
     """The exact sums of a request, worked out in one statement of the engine.
 
     Raises:
-        DPError: the table is not attached now, or its engine failed.
+        DPError: a table is not attached now, or its engine failed.
 
     Privacy: exact sums; only ``private.py`` may read them.
     """
-    own = _source(session, request)
-    own.check_now(request.attributes, ())
-    found = own.fetch(lambda table: together([one for tables in _tables(session, request, table) for one in tables]))
+    name = (request.catalog, request.schema, request.table)
+    read: list[tuple[Reading, Source]] = []
+    for reading in _readings(session, request):
+        own = _source(session, name, reading.part, now=True)
+        if own is None:
+            own = source(session, name)  # which says how to attach it
+        attributes = [one for one in request.attributes if one.name in reading.part.clique]
+        own.check_now(attributes, ())
+        if any(own.columns.get(column) != type_ for column, type_ in reading.part.columns):
+            raise own.replaced()
+        read.append((reading, own))
+    found = read[0][1].fetch(lambda _: together(_tables(read)))
     columns = [found[name].to_numpy().astype(np.int64) for name in found.column_names]
     blocks: Blocks = {}
     first = 0
-    for reading in _readings(session, request):
+    for reading, _ in read:
         last = first + reading.number
         numbers = {b - first: [column[columns[0] == b] for column in columns[1:]] for b in range(first, last)}
         blocks |= reading.blocks(numbers)
@@ -63,15 +65,15 @@ def sums(session: Session, request: Request) -> ExactSums:
     return ExactSums(request.direct, blocks)
 
 
-def _source(session: Session, request: Request) -> Source:
-    own = source(session, (request.catalog, request.schema, request.table))
-    if any(part.source is not None for part in request.direct):
-        raise refused_join(request.table)
-    for part in request.direct:
-        for name, type_ in part.columns:
-            if own.columns.get(name) != type_:
-                raise own.replaced()
-    return own
+def _source(session: Session, name: Name, part: GroupedSums, *, now: bool = False) -> Source | None:
+    """What a grouping set is summed over: the attached table, or the join of several; None where it is not attached.
+
+    Raises:
+        DPError: a table of the join is not attached, or the engine may have other rows than DuckDB.
+    """
+    if part.source is None:
+        return session.attached.find(*name)
+    return relation(session, name, part.source, now=now)
 
 
 def _readings(session: Session, request: Request) -> Sequence[Reading]:
@@ -82,9 +84,10 @@ def _readings(session: Session, request: Request) -> Sequence[Reading]:
     return found
 
 
-def _tables(session: Session, request: Request, table: Any) -> list[list[Any]]:
-    found, first = [], 0
-    for reading in _readings(session, request):
-        found.append(reading.tables(table, first))
+def _tables(read: Sequence[tuple[Reading, Source]]) -> list[Any]:
+    found: list[Any] = []
+    first = 0
+    for reading, own in read:
+        found += reading.tables(own.table, first)
         first += reading.number
     return found

@@ -15,9 +15,10 @@ from typing import Any, NoReturn, final
 import duckdb
 from sqlglot import exp, parse_one
 
-from duckdb_dp.counting.engines.expressions import Expression, is_null
+from duckdb_dp.counting.engines.expressions import Expression, by_bytes, is_null
 from duckdb_dp.errors import DPError, brief, first_line
 from duckdb_dp.sql.engines.values import SMALL, Value, is_literal, limits, within
+from duckdb_dp.sql.opaque import FIRST
 from duckdb_dp.sql.typed import alone, type_of
 
 _COMPARED = 18
@@ -60,6 +61,7 @@ class Rows:
         self._readers: dict[type[exp.Expr], Callable[[Any], Value]] = {
             exp.Div: self._divided, exp.Is: self._is_null, exp.In: self._in, exp.Between: self._between, exp.Case: self._case,
             exp.Coalesce: self._coalesce, exp.Nullif: self._nullif, exp.Cast: self._cast, exp.TryCast: self._cast,
+            exp.Try: lambda node: self.read(node.this), exp.Encode: self._bytes, exp.Decode: self._text,
         }  # fmt: skip
 
     def value(self, text: str) -> Value:
@@ -111,11 +113,13 @@ class Rows:
             return self._part(node, _PARTS[type(node)], node.this)
         if isinstance(node, exp.Extract):
             return self._part(node, node.this.name.lower(), node.expression)
+        if (inner := _known(node)) is not None:
+            return self.read(inner)
         read = self._readers.get(type(node))
         return self._refuse(node) if read is None else read(node)
 
     def _refuse(self, node: exp.Expr, advice: str = "") -> NoReturn:
-        text = brief(node.sql("duckdb"))
+        text = brief(node.transform(_written).unnest().sql("duckdb"))
         raise DPError(
             f"{text} may be another value in {self.engine} than in DuckDB, or fail there; "
             + (advice or f"expressions of its rows are made of {MADE_OF}. Or copy the table to DuckDB.")
@@ -163,7 +167,9 @@ class Rows:
         left, right = self._alike(node, left, right), self._alike(node, right, left)
         kinds = {left.type, right.type}
         ordered = kind not in (exp.EQ, exp.NEQ)
-        plain = len(kinds) == 1 and kinds <= ({"VARCHAR", "DATE", "TIMESTAMP"} | (set() if ordered else {"BOOLEAN"}))
+        plain = len(kinds) == 1 and kinds <= (
+            {"VARCHAR", "DATE", "TIMESTAMP"} | (set() if ordered else {"BOOLEAN", "BLOB"})
+        )
         pair = (left.ibis, right.ibis) if plain else self._numbers(node, left, right)
         return Value(ibis=_COMPARISONS[kind](*pair), type="BOOLEAN")
 
@@ -207,6 +213,16 @@ class Rows:
         scale = max(scale for _, scale in sizes)
         common = f"decimal({max(width - own for width, own in sizes) + scale}, {scale})"
         return left.ibis.cast(common), right.ibis.cast(common)
+
+    def _bytes(self, node: exp.Expr) -> Value:
+        """The bytes of a text, which are equal where no collation says so."""
+        value = self.read(node.this)
+        return Value(ibis=by_bytes(value.ibis), type="BLOB") if value.type == "VARCHAR" else self._refuse(node)
+
+    def _text(self, node: exp.Expr) -> Value:
+        """The text of the bytes of a text."""
+        inner = node.this
+        return self.read(inner.this) if isinstance(inner, exp.Encode) else self._refuse(node)
 
     def _is_null(self, node: exp.Expr) -> Value:
         if not isinstance(node.expression, exp.Null):
@@ -349,3 +365,18 @@ class Rows:
 
     def _type(self, node: exp.Expr) -> str:
         return type_of(self._types, node.sql("duckdb"))
+
+
+def _written(node: exp.Expr) -> exp.Expr:
+    """A node as somebody wrote it, without what keeps it from failing and from being known."""
+    return node.this if isinstance(node, exp.Try) else _known(node) or node
+
+
+def _known(node: exp.Expr) -> exp.Expr | None:
+    """What stands in an expression that DuckDB is to know nothing of, as ``opaque`` writes it; None of any other."""
+    if not isinstance(node, exp.Anonymous) or node.name.lower() != "union_extract":
+        return None
+    inner = node.expressions[0].expressions[0].expression
+    shown = isinstance(inner, exp.Case) and FIRST in inner.sql("duckdb")
+    found: exp.Expr = inner.args["ifs"][0].args["true"] if shown else inner
+    return found

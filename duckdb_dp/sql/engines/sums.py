@@ -47,7 +47,7 @@ class Reading:
     """
 
     def __init__(self, request: Request, part: GroupedSums, first: int, unit_key: str, engine: str) -> None:
-        self._request, self._part, self._key, self._engine = request, part, unit_key, engine
+        self._request, self.part, self._key, self._engine = request, part, unit_key, engine
         self._names = [sum_name(first + i) for i in range(len(part.sums))]
         self._attributes = [attribute for attribute in request.attributes if attribute.name in part.clique]
         self._sizes = [attribute.size for attribute in self._attributes]
@@ -85,7 +85,7 @@ class Reading:
             blocks[self._names[i]] = self._grouped(places, high, low)
         for number, i in enumerate(self._others, 1):
             places, numbers, *_ = found.get(number, none)
-            one = self._part.sums[i]
+            one = self.part.sums[i]
             zero = np.zeros_like(numbers)
             if one.distinct:
                 blocks[self._names[i]] = (places, numbers)
@@ -101,7 +101,7 @@ class Reading:
         totals: dict[int, int] = {}
         for place, h, rest in zip(places.tolist(), high.tolist(), low.tolist(), strict=True):
             cell, value = divmod(place, cells)
-            group = cell if self._part.groups is None else self._part.groups[cell]
+            group = cell if self.part.groups is None else self.part.groups[cell]
             key = group * cells + value
             totals[key] = totals.get(key, 0) + (h << HALF) + rest
         held = [max(-MOST, min(MOST, total)) for total in totals.values()]
@@ -111,7 +111,7 @@ class Reading:
         """The rows that count: the unit, the cell k of the group's attributes, and what they add to each sum, s0, s1, ..."""
         import ibis
 
-        part, rows = self._part, columns_of(self._part, table, self._engine)
+        part, rows = self.part, columns_of(self.part, table, self._engine)
         held = {alias: table[name] for alias, name in self._unit.items()}
         adding = {f"s{i}": added(rows, one) for i, one in enumerate(part.sums)}
         values = {f"a{i}": table[attribute.name] for i, attribute in enumerate(self._attributes)}
@@ -134,7 +134,7 @@ class Reading:
     def _group(self, rows: Table, number: int) -> Table:
         sums: dict[str, Expression] = {}
         for i in self._plain:
-            value, one = rows[f"s{i}"], self._part.sums[i]
+            value, one = rows[f"s{i}"], self.part.sums[i]
             high, low = (value * 0, value) if one.counts else halves(value)
             sums |= {f"h{i}": high.sum(), f"l{i}": low.sum()}
         found = rows.group_by("k").aggregate(**sums)
@@ -144,7 +144,7 @@ class Reading:
         """A sum in which each unit counts once in a group; a number of distinct values; or the cells of a quantile."""
         import ibis
 
-        one, name = self._part.sums[index], f"s{index}"
+        one, name = self.part.sums[index], f"s{index}"
         rows = rows.filter(rows[name].notnull())
         if one.kind == "values":
             found = rows.group_by("k").aggregate(n=rows[name].nunique())
@@ -152,8 +152,8 @@ class Reading:
             rows = rows.mutate(k=rows["k"] * one.cells.size + rows[name])
             found = rows.group_by("k").aggregate(n=rows.count())
         else:
-            if self._part.groups is not None:
-                numbers = ibis.literal(list(self._part.groups), "array<int64>")
+            if self.part.groups is not None:
+                numbers = ibis.literal(list(self.part.groups), "array<int64>")
                 rows = rows.mutate(k=numbers[rows["k"]])
             aliases = list(self._unit)
             apart = {

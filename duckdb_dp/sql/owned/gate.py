@@ -4,6 +4,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
+from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.sql import lineage, own_names, provenance
 from duckdb_dp.sql.above.gate import check_expression, nodes
@@ -72,6 +73,10 @@ def read(select: str, family: Family, session: Session) -> list[tuple[Any, ...]]
         DPError: it reads another one.
     """
     check(select, replace(family, members={}), session)
+    if any(schema == SCHEMA for _, schema, _ in _tables(select)):
+        from duckdb_dp.sql.engines import public_rows  # for import time: most tables are in DuckDB
+
+        return public_rows.read(session, select)
     with session.looking() as cursor:
         return [] if cursor is None else cursor.execute(own_names.bound(select)).fetchall()
 

@@ -6,6 +6,7 @@ from typing import Any, final
 
 from sqlglot import exp, parse_one
 
+from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.errors import DPError, as_sql, identifier, of_file, quoted, quoted_name
 from duckdb_dp.sql import owners
@@ -64,7 +65,7 @@ class Tables:
             DPError: it is neither a member nor public.
         """
         parts = tuple(part.name for part in table.parts)
-        for name in candidates(parts, *self._place):
+        for name in self._options(parts):
             member, public = self.family.member(name), self.family.public_table(name)
             if member is not None:
                 return self._member(member)
@@ -72,13 +73,19 @@ class Tables:
                 return _public(public)
         raise unread(parts, self.family.dataset.name)
 
+    def _options(self, parts: tuple[str, ...]) -> list[Name]:
+        """The full names that a name may stand for; of attached tables their own name alone does too."""
+        attached = [name for name in (*self.family.members, *self.family.public) if name[1] == SCHEMA]
+        same = [name for name in attached if _folded(name)[-len(parts) :] == tuple(part.lower() for part in parts)]
+        return [*candidates(parts, *self._place), *same]
+
     def public(self, name: Name) -> Relation:
         """A public table."""
         return _public(self.family.public[name])
 
     def view(self, table: exp.Table) -> tuple[str, Most | None] | None:
         """The SELECT of a named relation of the dataset, and how many of its rows a unit has; None of other names."""
-        wanted = [_folded(name) for name in candidates(tuple(part.name for part in table.parts), *self._place)]
+        wanted = [_folded(name) for name in self._options(tuple(part.name for part in table.parts))]
         name = next((name for name in self.family.views if _folded(name) in wanted), None)
         return None if name is None else (self.family.views[name], _most(name, self.family.view_rows[name]))
 
@@ -213,5 +220,5 @@ def _named(name: Name, alias: str = "") -> exp.Table:
     return found
 
 
-def _folded(name: Name) -> tuple[str, ...]:
+def _folded(name: Sequence[str]) -> tuple[str, ...]:
     return tuple(part.lower() for part in name)

@@ -1,0 +1,200 @@
+"""Tables of another engine that are protected together: DuckDB's answers over joins, and one unit's rows change them by what is paid for."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import duckdb_dp
+from duckdb_dp.sql.engines import asked
+from tests.engines.test_sums import close
+
+KEYS = {
+    "whole": "(hash({0}) % 60)::INTEGER",
+    "text": "['a', 'A', 'ä', 'b', 'ss', 'ß', '', 'o''b'][(hash({0}) % 8 + 1)::INTEGER] || (hash({0}) % 9)",
+    "day": "DATE '2020-01-01' + (hash({0}) % 60)::INTEGER",
+}
+"""SQL of a key of a number, by its type; several numbers have one key, so that no key of a parent is unique."""
+
+TABLES = {
+    "people": "SELECT DISTINCT {key} AS id, (hash(i, {seed}, 1) % 5)::INTEGER AS town, (hash({key}, 2) % 80)::INTEGER AS age, "
+    "CASE WHEN hash(i, 3) % 5 = 0 THEN NULL ELSE ['F', 'M'][(hash(i, 3) % 2 + 1)::INTEGER] END AS sex FROM range(70) t(i)",
+    "visits": "SELECT CASE WHEN hash(i, {seed}) % 13 = 0 THEN NULL ELSE {key} END AS person, i::INTEGER AS visit, (hash(i, 5) % 7)::INTEGER "
+    "AS kind, DATE '2021-01-01' + (hash(i, 6) % 90)::INTEGER AS day FROM range(260) t(i)",
+    "tests": "SELECT CASE WHEN hash(i, {seed}, 8) % 17 = 0 THEN NULL ELSE (hash(i, 9) % 300)::INTEGER END AS visit, "
+    "(hash(i, 10) % 100)::DOUBLE / 4 AS result, (hash(i, 11) % 12)::INTEGER AS drug FROM range(700) t(i)",
+    "drugs": "SELECT i::INTEGER AS drug, 'class ' || (i % 3) AS class, i % 4 = 0 AS free FROM range(11) t(i)",
+}
+MEMBERS = ("people", "visits", "tests")
+DECLARED = """
+CALL dp_attribute('{people}', 'sex', "values" := ['F', 'M'], nulls := true);
+CALL dp_attribute('{people}', 'age', low := 0, high := 79);
+CALL dp_attribute('{people}', 'town', low := 0, high := 4);
+CALL dp_attribute('{visits}', 'kind', low := 0, high := 6);
+CALL dp_attribute('{visits}', 'day', low := DATE '2021-01-01', high := DATE '2021-04-01', step := INTERVAL 1 MONTH);
+CALL dp_attribute('{tests}', 'result', low := 0, high := 25, step := 5);
+"""
+SELECTS = [
+    "SELECT sex, count(*) AS n FROM {people} p JOIN {visits} v ON p.id = v.person GROUP BY sex",
+    "SELECT count(*) AS n, sum(result) AS s, avg(age) AS m FROM {people} p, {visits} v, {tests} t "
+    "WHERE p.id = v.person AND t.visit = v.visit AND v.kind < 5",
+    "SELECT count(*) AS n, sum(result) AS s FROM {tests}",
+    "SELECT kind, count(*) AS n FROM {visits} WHERE day >= DATE '2021-01-20' GROUP BY kind",
+    "SELECT town, count(*) AS n FROM {people} p LEFT JOIN {visits} v ON p.id = v.person AND v.kind = 1 WHERE v.visit IS NULL GROUP BY town",
+    "SELECT count(*) AS n FROM {people} p WHERE EXISTS (SELECT 1 FROM {visits} v WHERE v.person = p.id AND v.kind = 2)",
+    "SELECT sex, count(*) AS n FROM {people} p WHERE NOT EXISTS (SELECT 1 FROM {visits} v WHERE v.person = p.id AND v.kind = 2) GROUP BY sex",
+    "SELECT count(*) AS n FROM {people} WHERE id IN (SELECT person FROM {visits} WHERE kind IN (2, 3))",
+    "SELECT n, count(*) AS m FROM (SELECT p.id, count(v.visit) AS n FROM {people} p LEFT JOIN {visits} v ON p.id = v.person GROUP BY p.id) "
+    "WHERE n BETWEEN 0 AND 9 GROUP BY n",
+    "WITH late AS (SELECT person, max(kind) AS most, min(day) AS first FROM {visits} GROUP BY person) "
+    "SELECT most, count(*) AS n, avg(age) AS m FROM late JOIN {people} ON id = person WHERE most BETWEEN 0 AND 6 GROUP BY most",
+    "SELECT count(*) AS n FROM (SELECT person FROM {visits} WHERE kind = 1 UNION ALL SELECT id FROM {people})",
+    "SELECT count(DISTINCT p.id) AS n, count(*) AS m FROM {people} p JOIN {visits} v ON v.person = p.id WHERE v.day >= DATE '2021-02-01'",
+    "SELECT class, count(*) AS n, sum(result) AS s FROM {tests} t JOIN {drugs} d ON t.drug = d.drug GROUP BY class",
+    "SELECT count(*) AS n FROM {tests} t JOIN {drugs} d ON t.drug = d.drug WHERE d.free AND result * 2 > 10",
+    "SELECT sex, median(age) AS m FROM {people} p JOIN {visits} v ON p.id = v.person GROUP BY sex",
+    "SELECT count(*) AS n FROM {visits} a JOIN {visits} b ON a.person = b.person AND a.kind < b.kind",
+    "SELECT count(*) AS n FROM (SELECT DISTINCT person, kind FROM {visits}) WHERE kind > 1",
+]  # fmt: skip
+REFUSED = {
+    "SELECT count(*) AS n FROM {people} p, {visits} v": "without a condition",
+    "SELECT sum(t) AS s FROM (SELECT person, sum(kind) AS t FROM {visits} GROUP BY person)": "in a subquery count",
+    "SELECT count(*) AS n FROM {people} p JOIN {visits} v ON p.id = v.person AND v.kind % 2 = 0": "expressions of its rows are made of",
+    "SELECT count(*) AS n FROM (SELECT row_number() OVER (PARTITION BY person ORDER BY visit) AS r FROM {visits}) WHERE r = 1": "is not read in",
+    "SELECT count(*) AS n FROM {tests} JOIN here ON here.drug = {tests}.drug": "is a table of DuckDB",
+}
+
+
+def made(loaded: Any, put: Any, key: str, rows: Any, bounds: str, without: str = "false") -> dict[str, dict[str, str]]:
+    """The tables here and in the engine, each set protected together; one set may be without some unit: both sets' names by table."""
+    named: dict[str, dict[str, str]] = {"here": {}, "there": {}}
+    for table, sql in TABLES.items():
+        text = sql.format(seed=rows, key=KEYS[key].format("i"))
+        loaded(f"CREATE OR REPLACE TABLE {table}_here AS {text}")
+        named["here"][table], named["there"][table] = f"{table}_here", f"{table}_there"
+    for names in named.values():
+        if names is named["there"]:
+            for table, name in names.items():
+                gone = {"people": f"id = ({without})", "visits": f"person = ({without})"}.get(table, "false")
+                kept = f"FROM {table}_here" if without == "false" else f"FROM {table}_here WHERE ({gone}) IS NOT TRUE"
+                duckdb_dp.attach(loaded.connection, name, put(loaded.connection, kept))
+        loaded(f"CALL dp_link('{names['visits']}', \"references\" := {{'person': '{names['people']}.id'}})")
+        loaded(f"CALL dp_link('{names['tests']}', \"references\" := {{'visit': '{names['visits']}.visit'}})")
+        members = ", ".join(f"'{names[member]}'" for member in MEMBERS)
+        number = bounds.format(**names)
+        loaded(
+            f"CALL dp_protect([{members}], unit := '{names['people']}.id', mu := 1e5, delta := 1e-9, max_rows := {number})"
+        )
+        loaded(f"CALL dp_public('{names['drugs']}'); {DECLARED.format(**names)}")
+    return named
+
+
+LARGE = "{{'{people}': 9, '{visits}': 400, '{tests}': 400}}"
+
+
+@pytest.mark.some(1, "backend")
+@pytest.mark.parametrize("key", KEYS)
+def test_joins_are_duckdbs(exact: Any, put: Any, key: str) -> None:
+    named = made(exact, put, key, len(key), LARGE)
+    for select in SELECTS:
+        # So large a bound on rows that no unit's are left out, as engines may leave out different ones.
+        texts = (select.format(**names).replace("'", "''") for names in named.values())
+        here, there = (exact(f"FROM dp_sql('{text}', mu := 100, max_rows := 100000)") for text in texts)
+        assert len(here) == len(there) > 0
+        assert all(all(map(close, mine, theirs)) for mine, theirs in zip(here, there, strict=True)), select
+
+
+@pytest.mark.some(1, "backend")
+def test_counts_of_members_and_of_named_joins_are_duckdbs(exact: Any, put: Any) -> None:
+    named = made(exact, put, "text", 4, LARGE)
+    for place, names in named.items():
+        exact(
+            f"CALL dp_view('view_{place}', 'SELECT p.sex, v.kind, t.result FROM {names['people']} p JOIN {names['visits']} v ON p.id = "
+            f"v.person JOIN {names['tests']} t USING (visit)', max_rows := 100000)"
+        )
+    asking = [
+        "FROM dp_marginals('{tests}', ['result'], mu := 100)",
+        "FROM dp_marginals('{visits}', ['kind', 'day'], mu := 100)",
+        "FROM dp_queries('{tests}', [{{'result': 'range'}}], mu := 100)",
+        "FROM dp_quantiles('{visits}', 'kind', [0.25, 0.5], mu := 100)",
+        "FROM dp_marginals('view_{place}', [['sex', 'kind'], ['result']], mu := 100)",
+        "FROM dp_sql('SELECT kind, count(*) AS n, avg(result) AS m FROM view_{place} WHERE kind > 1 GROUP BY kind', mu := 100)",
+    ]
+    for call in asking:
+        here, there = (exact(call.format(place=place, **names)) for place, names in named.items())
+        assert len(here) == len(there) > 0
+        assert all(all(map(close, mine, theirs)) for mine, theirs in zip(here, there, strict=True)), call
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("bound", [1, 3])
+def test_a_unit_changes_joins_by_what_is_paid_for(
+    exact: Any, put: Any, monkeypatch: pytest.MonkeyPatch, key: str, bound: int
+) -> None:
+    """Every sum of the neighbour differs by at most max_rows times what one row adds, in all groups together.
+
+    A unit is removed with all its visits; what only these lead to goes with them, as it then leads nowhere.
+    """
+    found: list[Any] = []
+
+    def sums(*of: Any, real: Any = asked.sums) -> Any:
+        found.append((of[1], real(*of)))
+        return found[-1][1]
+
+    monkeypatch.setattr(asked, "sums", sums)
+    numbers = "{{'{people}': 1, '{visits}': 2, '{tests}': 2}}"
+    whole = _asked(exact, put, key, "false", numbers, bound, found)
+    unit = f"SELECT arg_min(id, hash(id, {bound})) FROM people_here WHERE id IN (SELECT person FROM visits_here WHERE kind = 2)"
+    less = _asked(exact, put, key, unit, numbers, bound, found)
+    changed = 0
+    for (request, one), (_, other) in zip(whole, less, strict=True):
+        index = 0
+        for part in request.direct:
+            for each in part.sums:
+                if each.cells is None:
+                    difference = np.abs(one.marginal((f"#{index}",)) - other.marginal((f"#{index}",)))
+                    assert difference.sum() <= bound * each.steps, part.source
+                    changed += int(difference.sum() > 0)
+                index += 1
+    assert changed > 4
+
+
+def _asked(
+    exact: Any, put: Any, key: str, without: str, numbers: str, bound: int, found: list[Any]
+) -> Sequence[tuple[Any, Any]]:
+    names = {table: f"{name}_{len(found)}" for table, name in zip(TABLES, TABLES, strict=True)}
+    for table, sql in TABLES.items():
+        exact(f"CREATE OR REPLACE TABLE {table}_here AS {sql.format(seed=2, key=KEYS[key].format('i'))}")
+    for table, name in names.items():
+        column = {"people": "id", "visits": "person"}.get(table)
+        gone = "false" if column is None or without == "false" else f"{column} = ({without})"
+        duckdb_dp.attach(exact.connection, name, put(exact.connection, f"FROM {table}_here WHERE ({gone}) IS NOT TRUE"))
+    exact(f"CALL dp_link('{names['visits']}', \"references\" := {{'person': '{names['people']}.id'}})")
+    exact(f"CALL dp_link('{names['tests']}', \"references\" := {{'visit': '{names['visits']}.visit'}})")
+    members = ", ".join(f"'{names[member]}'" for member in MEMBERS)
+    exact(
+        f"CALL dp_protect([{members}], unit := '{names['people']}.id', mu := 1e5, delta := 1e-9, max_rows := {numbers.format(**names)}, "
+        "another := true)"
+    )
+    exact(f"CALL dp_public('{names['drugs']}'); {DECLARED.format(**names)}")
+    start = len(found)
+    for select in SELECTS:
+        text = select.format(**names).replace("'", "''")
+        exact(f"FROM dp_sql('{text}', mu := 100, max_rows := {bound})")
+    return found[start:]
+
+
+def test_what_the_engine_may_answer_differently_is_refused(exact: Any, put: Any) -> None:
+    named = made(exact, put, "whole", 3, LARGE)["there"]
+    exact("CREATE TABLE here AS SELECT i::INTEGER AS drug FROM range(5) t(i); CALL dp_public('here')")
+    for select, words in REFUSED.items():
+        text = select.format(**named).replace("'", "''")
+        for before in ("", "EXPLAIN "):
+            assert words in exact.refused(f"{before}FROM dp_sql('{text}', mu := 1, max_rows := 5)"), select
+    assert "copy 'people_there' to DuckDB" in exact.refused(
+        "CALL dp_protect(['people_there', 'here'], unit := 'people_there.id', mu := 1, delta := 1e-9)"
+    )
+    assert "is not public" in exact.refused("CALL dp_public('people_there')")
+    assert exact("SELECT releases FROM dp_budget() WHERE dataset = 'people_there'") == [(0,)]
