@@ -50,6 +50,9 @@ MEAN_ALONE = math.sqrt(1 / 2)
 
 UNBIASED = "unbiased"
 
+MECHANISMS = tuple(dict.fromkeys([*PLANNERS, *PURE_PLANNERS, *ADAPTIVE]))
+"""All that might answer a request for marginals."""
+
 LEANING = 0.4
 """Share of the records in which an attribute follows another one; then pairs are about a quarter of the rows from independence."""
 
@@ -60,7 +63,8 @@ class Tried:
 
     Attributes:
         mechanism, reading: their names.
-        error: mean over the marginals of L1 / rows, as expected; None where the mechanism cannot answer.
+        error: mean over the marginals of L1 / rows, as expected; None where the mechanism cannot answer, or its marginals are too
+            large to try.
         intervals: whether its answers have standard deviations and intervals.
         refusal: why it cannot answer; '' where it can.
     """
@@ -76,15 +80,19 @@ class Tried:
 def trial(request: Request, rows: int) -> tuple[Tried, ...]:
     """Every mechanism that might answer a request for marginals, in every reading, on a table of so many rows.
 
+    Where each marginal is too large to try, only the errors that follow from the noise are known.
+
     Privacy: costs nothing; depends on public facts only.
     """
+    if all(request.domain.cells(question.clique) > CELLS for question in request.questions):
+        return tuple(one for name in MECHANISMS for one in _untried(replace(request, mechanism=name), rows))
     small = sampled(request)
     records = min(rows, RECORDS)
     small = replace(small, cost=_scaled(small, rows / records))
     table = _records(small, records)
     seeds = range(2, 2 + max(1, min(DRAWS, DRAWN // sum(map(small.domain.cells, set(small.cliques))))))
     found: list[Tried] = []
-    for name in dict.fromkeys([*PLANNERS, *PURE_PLANNERS, *ADAPTIVE]):
+    for name in MECHANISMS:
         asked = replace(request, mechanism=name)
         try:
             check(asked)
@@ -106,6 +114,24 @@ def trial(request: Request, rows: int) -> tuple[Tried, ...]:
             for kind in KINDS
         ]
     return tuple(found)
+
+
+def _untried(request: Request, rows: int) -> list[Tried]:
+    """A mechanism in every reading, of which the error is known where it follows from the noise."""
+    try:
+        check(request)
+        known = _known(request, rows)
+    except DPError as refusal:
+        return [Tried(mechanism=request.mechanism, reading="", error=None, intervals=False, refusal=str(refusal))]
+    return [
+        Tried(
+            mechanism=request.mechanism,
+            reading=kind,
+            error=known if kind == UNBIASED else None,
+            intervals=kind == UNBIASED and request.mechanism not in ADAPTIVE,
+        )
+        for kind in KINDS
+    ]
 
 
 def _planned(request: Request) -> list[tuple[str, Request]]:
@@ -186,7 +212,7 @@ def _answers(asked: tuple[Request, Plan | None], table: Counts, seed: int) -> An
     """The answers of a mechanism on made-up records."""
     request, plan = asked
     if plan is None:
-        from duckdb_dp.adaptive import MECHANISMS  # for import time
+        from duckdb_dp import adaptive  # for import time
 
         beta = price(request).beta
         assert beta is not None, "checked before"
@@ -198,7 +224,7 @@ def _answers(asked: tuple[Request, Plan | None], table: Counts, seed: int) -> An
             bits=_Repeatable(seed),
         )
         own = replace(request, options=tuple((name, value) for name, value in request.options if name != "given"))
-        found = MECHANISMS[request.mechanism](queryable, request.workload, options(own))
+        found = adaptive.MECHANISMS[request.mechanism](queryable, request.workload, options(own))
         return AdaptiveAnswers(
             request=request, noisy=found.measured, count=0, rounds=found.rounds, estimate=found.estimate
         )

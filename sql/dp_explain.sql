@@ -32,7 +32,7 @@
 -- so it is NULL. With mechanism := 'all' there is one row for each mechanism, the best first: mechanism, noise, rmse, max_stddev,
 -- ratio_to_best, gap, and note, which says why a mechanism cannot be used, and what 'auto' takes; of quantiles the errors are those of ranks, and
 -- of dp_sql there is a row for the sums over the rows, 'direct'. For marginals there is a row for each mechanism and reading, with
--- reading, expected_error (mean over the marginals of L1 / rows: of unbiased answers as it follows from the noise, else as tried on a made-up table) and intervals (whether the answers have any); the note says what 'auto' takes
+-- reading, expected_error (mean over the marginals of L1 / rows: of unbiased answers as it follows from the noise, else as tried on a made-up table, and NULL where all have more than 1,048,576 cells) and intervals (whether the answers have any); the note says what 'auto' takes
 -- Cost: nothing, and no data are read.
 --
 -- Example:

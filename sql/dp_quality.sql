@@ -2,7 +2,8 @@
 --
 -- How far synthetic rows are from the private ones: the L1 distance of the two distributions, from 0 to 2, averaged over the
 -- marginals of one, two and three attributes (500 random ones of each, if there are more). For links, marginals of two and three
--- attributes are those across tables, and the degrees of protected rows are compared too.
+-- attributes are those across tables, and the degrees of protected rows are compared too. Marginals of more than 1,048,576 cells are
+-- not compared, as the note says of a table; dp_synthesize measures none of them either.
 --
 -- table                 the synthetic table to score: rows of dp_synthesize or dp_links, or a table declared by dp_public
 -- synthetic             for links: {'users': 'users_syn', 'movies': 'movies_syn'}, as in dp_links

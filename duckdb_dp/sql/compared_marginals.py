@@ -42,6 +42,9 @@ MEASURED = "on other data they were mostly 0.6 to 1.8 times, and all 0.3 to 3.3 
 ones of benchmarks/accuracy/readings.py, at epsilon 0.5, 1 and 4. Eight in ten are within the first range, half within 0.85 and 1.35.
 They are high of domains where one value is most of a marginal, and low of attributes that nearly determine one another."""
 
+UNTRIED = "its error depends on the data, and its marginals are too large to try it on made-up ones"
+"""Of a reading without an expected error."""
+
 ROWS = 10_000
 """Rows of the table where nobody said, and no release tells, how many it has."""
 
@@ -67,8 +70,10 @@ def compare(session: Session, dataset: Dataset, request: Request, arguments: Arg
     for one in tried:
         plan = plans.get(one.mechanism) if one.reading == UNBIASED else None
         notes = [one.refusal] if one.refusal else []
+        if not one.refusal and one.error is None:
+            notes.append(UNTRIED)
         if one.reading and takes.get(one.reading) == one.mechanism:
-            notes.append(_why(one.reading, f"{count:,} rows {known}", (one.error or nearest) / nearest))
+            notes.append(_why(one.reading, f"{count:,} rows {known}", one.error and one.error / nearest))
         found.append(
             {
                 "mechanism": one.mechanism,
@@ -95,10 +100,12 @@ def _rounded(error: float | None) -> float | None:
     return None if error is None else float(f"{error:.6g}")
 
 
-def _why(reading: str, assumed: str, over: float) -> str:
-    """Why 'auto' takes a mechanism whose error in this reading is so many times the least of all."""
+def _why(reading: str, assumed: str, over: float | None) -> str:
+    """Why 'auto' takes a mechanism whose error in this reading is so many times the least of all, or not known."""
     if reading == UNBIASED:
         return "'auto' takes this: the least variance of all that have intervals"
+    if over is None:
+        return "'auto' takes this with postprocess := 'fitted'"
     because = (
         "nearest to the truth"
         if over <= NEAR

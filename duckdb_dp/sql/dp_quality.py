@@ -1,6 +1,7 @@
 """dp_quality: how far a synthetic table, or links between synthetic tables, are from the private originals."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -32,6 +33,8 @@ from duckdb_dp.sql.session import Session
 from duckdb_dp.sql.synthetic_tables import CodedRows, Key
 from duckdb_dp.synthesis.functions import check
 from duckdb_dp.synthesis.quality import cliques
+from duckdb_dp.synthesis.scores import CELLS as CELLS_OF_A_MARGINAL
+from duckdb_dp.synthesis.scores import MOST
 
 COLUMNS = {
     "what": "VARCHAR", "attributes": "INTEGER", "marginals": "BIGINT", "error": "DOUBLE", "stddev": "DOUBLE",
@@ -114,7 +117,10 @@ def rows(session: Session, arguments: Arguments, _place: Place, _seen: str) -> R
 
 
 def _as_rows(score: Mapping[str, Any], view: str) -> Rows:
-    note = NOT_PRIVATE if score["exact"] else None
+    notes = [NOT_PRIVATE] if score["exact"] else []
+    if view == "summary" and (large := _left_out(score)):
+        notes.append(large)
+    note = "; ".join(notes) or None
     found: list[dict[str, Any]] = []
     for group in score["groups"]:
         names, errors = [", ".join(clique) for clique in group["cliques"]], group["errors"]
@@ -141,6 +147,17 @@ def _as_rows(score: Mapping[str, Any], view: str) -> Rows:
             }
         )
     return found
+
+
+def _left_out(score: Mapping[str, Any]) -> str:
+    """Which pairs and triples of a table are too large to be compared; '' where none is, or nobody can tell."""
+    held = {len(one["cliques"][0]): len(one["cliques"]) for one in score["groups"] if one["what"] == "rows"}
+    said = []
+    for order, name in ((2, "pairs"), (3, "triples")):
+        every, here = math.comb(held.get(1, 0), order), held.get(order, 0)
+        if here < min(every, MOST):
+            said.append(f"{every - here:,} of {every:,} {name}")
+    return f"{' and '.join(said)} have more than {CELLS_OF_A_MARGINAL:,} cells and are not compared" if said else ""
 
 
 def _cost(dataset: Dataset, arguments: Arguments, *, exact: bool) -> float:

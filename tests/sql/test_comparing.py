@@ -60,6 +60,23 @@ def test_auto_is_called_nearest_only_where_it_is(db: Loaded, rows: list[tuple]) 
         assert nearest or f"{error / least - 1:.0%} above the least here" in note
 
 
+def test_of_marginals_too_large_to_try_what_is_known_is_listed(db: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("duckdb_dp.trial.CELLS", 1)
+    columns = "mechanism, reading, expected_error, intervals, note"
+    found = db(f"SELECT {columns} FROM dp_explain('people', 'all 2-way', mu := 1.23, mechanism := 'all', rows := 5000)")
+    assert {(mechanism, reading) for mechanism, reading, *_ in found} >= {
+        ("residual", "fitted"),
+        ("neyman", "unbiased"),
+    }
+    for mechanism, reading, error, intervals, note in found:
+        known = reading == "unbiased" and mechanism not in {"aim", "neyman"}
+        assert (error is not None) == known == intervals
+        assert known or "too large to try" in note
+    taken = {reading: note for _, reading, _, _, note in found if note and "'auto' takes this" in note}
+    assert taken.keys() == {"unbiased", "fitted"}
+    assert "nearest" not in taken["fitted"]
+
+
 @pytest.mark.slow
 def test_nothing_is_charged_and_the_same_is_said_again(db) -> None:
     first = db(f"FROM {ASKED.format('')}")

@@ -1,5 +1,6 @@
 """dp_synthesize and dp_quality in SQL: columns and types, charges, releases, and what is refused."""
 
+import math
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -233,6 +234,19 @@ def test_the_exact_score_is_the_distance_and_says_that_it_is_not_private(people:
     )
     assert [row[:2] for row in summary] == [(1, 4), (2, 6), (3, 4)]
     assert summary[1][2] == pytest.approx(sum(row[2] for row in rows if row[1].count(",") == 1) / 6)
+
+
+def test_pairs_that_are_too_large_are_said_to_be_left_out(people: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a score of single attributes alone passes for one of the table."""
+    cells = dict(people("SELECT attribute, count(*) FROM dp_domain('people') GROUP BY ALL"))
+    (largest, *_), every = sorted(cells.values(), reverse=True), math.comb(len(cells), 2)
+    monkeypatch.setattr("duckdb_dp.synthesis.scores.CELLS", largest)
+    rows = people("SELECT attributes, marginals, note FROM dp_quality('people', 'changed', exact := true)")
+    held = {order: marginals for order, marginals, _ in rows}
+    assert held[1] == len(cells)
+    assert held.get(2, 0) < every
+    assert {note for *_, note in rows} == {rows[0][2]}
+    assert rows[0][2].startswith(f"NOT PRIVATE; {every - held.get(2, 0)} of {every} pairs and ")
 
 
 def test_a_protected_table_is_no_synthetic_one(people: Any) -> None:

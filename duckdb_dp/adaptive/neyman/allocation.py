@@ -49,9 +49,24 @@ def effective_all(tables: Mapping[Clique, Array]) -> dict[Clique, float]:
     return found
 
 
-def prior_precision(distance: float, cells: float) -> float:
-    """1 / d^2 with d^2 = (pi/2) (distance / n_eff)^2: of the estimate itself, if it is so far from the truth in L1."""
-    return 1 / (math.pi / 2 * (max(distance, LEAST) / cells) ** 2)
+def uneven(cells: float, share: float) -> float:
+    """How many of n_eff cells have errors, if the estimate is so far from the truth: all, or fewer where it is nearly all wrong.
+
+    A distance of 2 t N says that some cells have t more of the rows in truth than in the estimate, which has at most 1 - t of them there.
+    So sum (mu - M)^2 / M >= N t / (1 - t). Of errors that are even over n cells and add up to 2 t N it would be 2 pi t^2 N n_eff / n:
+    so n is at most 2 pi t (1 - t) n_eff. At least 2 pi sqrt(n_eff) are left, as of two attributes that are equal.
+
+    Args:
+        cells: n_eff.
+        share: the distance over the number of rows, 2 t.
+    """
+    t = share / 2
+    return cells if t < 1 / 2 else min(cells, 2 * math.pi * max(t * (1 - t) * cells, math.sqrt(cells + 1)))
+
+
+def prior_precision(distance: float, cells: float, erring: float) -> float:
+    """1 / d^2 of the estimate itself, if it is so far from the truth in L1: d^2 = (pi/2) distance^2 / (n_eff n), n of the cells erring."""
+    return 1 / (math.pi / 2 * max(distance, LEAST) ** 2 / (cells * erring))
 
 
 def squared_distance(cells: float, variance: float) -> float:
@@ -64,7 +79,7 @@ class Residual:
     """A residual that may be measured.
 
     Attributes:
-        cells: n_eff of its table.
+        cells: n_eff of its table, or how many of these err.
         cost: of one unit of precision: prod (n_i - 1) / n_i.
         measured: the precision with which it has been measured; part of what is known.
         known: the precision of what is known of it, as it may be, shape (CASES,).

@@ -18,6 +18,7 @@ from duckdb_dp.adaptive.neyman.allocation import (
     prior_precision,
     scored,
     squared_distance,
+    uneven,
 )
 from duckdb_dp.adaptive.neyman.scores import SHARES, Scores, price, score
 from duckdb_dp.adaptive.neyman.triples import cost, residuals, scoring, triples
@@ -249,7 +250,7 @@ def _residuals(queryable: PrivateQueryable, parts: Parts, state: State, scores: 
     spread = effective_all(best.pairs)
     for a, b in parts.pairs:
         found[a, b] = scored(
-            spread[a, b],
+            uneven(spread[a, b], scores.distances[a, b] / best.total),
             cost(domain, (a, b)),
             precisions.get((a, b), 0.0),
             scores.cases,
@@ -302,7 +303,8 @@ def _pseudo(state: State, scores: Scores) -> list[LinearMeasurement]:
     found, spread = [], effective_all(state.best.pairs)
     for pair, table in state.best.pairs.items():
         distance = math.hypot(scores.distances[pair], scores.stddev)
-        gained = prior_precision(distance, spread[pair]) - state.known.precisions.get(pair, 0.0)
+        erring = uneven(spread[pair], scores.distances[pair] / state.best.total)
+        gained = prior_precision(distance, spread[pair], erring) - state.known.precisions.get(pair, 0.0)
         if gained > 0:
             found.append(residual_measurement(state.known.domain, pair, table, 1 / gained))
     return found

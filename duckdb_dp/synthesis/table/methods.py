@@ -204,7 +204,7 @@ def _forest(
     forest: Model, options: Options, rng: np.random.Generator, track: Track
 ) -> tuple[float, Sample, dict[str, Any]]:
     def sample(rows: int) -> Codes:
-        few = records.draw(forest, min(rows, records.ROWS), rng)
+        few = records.draw(forest, records.fitted(rows), rng)
         if not rows:
             return few
         targets = records.farthest(few, forest.domain, forest.fitted)

@@ -1,11 +1,21 @@
 """Where 'neyman' puts its budget: the optimum, what scores say, and what is not worth measuring."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
 
-from duckdb_dp.adaptive.neyman.allocation import CASES, Residual, allocate, certain, expected_error, scored
+from duckdb_dp.adaptive.neyman.allocation import (
+    CASES,
+    Residual,
+    allocate,
+    certain,
+    expected_error,
+    prior_precision,
+    scored,
+    uneven,
+)
 from duckdb_dp.adaptive.neyman.scores import SHARES, posterior
 from duckdb_dp.domain.domain import Clique
 
@@ -64,6 +74,23 @@ def test_noise_of_singles_is_no_sign_of_a_pair() -> None:
     explained = scored(30.0, 0.7, 0.0, SHARES * ROWS, chances, (SHARES[-1] * ROWS) ** 2)
     assert (explained.known >= scored(30.0, 0.7, 0.0, SHARES * ROWS, chances, 0.0).known).all()
     assert np.ptp(explained.known) == pytest.approx(0)
+
+
+def test_where_an_estimate_is_nearly_all_wrong_few_cells_err() -> None:
+    """Of two equal attributes of n values each error is known: with all that the distance says its energy is right within a tenth."""
+    for n in (20, 100, 500):
+        cells, share = n * n - 1.0, 2 * (1 - 1 / n)
+        energy = (1 - 1 / n) ** 2 / n + (n * n - n) / n**4
+        erring = uneven(cells, share)
+        assert erring == pytest.approx(2 * math.pi * n)
+        assert 1 / prior_precision(share, cells, erring) == pytest.approx(energy / cells, rel=0.1)
+
+
+def test_all_cells_err_where_they_may() -> None:
+    assert uneven(3.0, 2.0) == 3.0  # of few cells all do
+    assert [uneven(2500.0, share) for share in (0.0, 0.5, 1.0, 1.5)] == [2500.0] * 4
+    fewer = [uneven(2500.0, share) for share in np.linspace(1.5, 2.0, 20)]
+    assert fewer == sorted(fewer, reverse=True)
 
 
 def test_clear_scores_are_believed() -> None:

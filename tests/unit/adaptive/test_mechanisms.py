@@ -11,6 +11,7 @@ from duckdb_dp.adaptive import MECHANISMS, Options, Outcome, aim, check
 from duckdb_dp.adaptive.base import measure_residuals
 from duckdb_dp.adaptive.candidates import targets
 from duckdb_dp.adaptive.lazy import Estimates
+from duckdb_dp.counting.counts import Counts
 from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError
@@ -22,7 +23,7 @@ from duckdb_dp.reconstruct.fitted import Fitted
 from duckdb_dp.reconstruct.grem import ResidualEstimates
 from duckdb_dp.reconstruct.measurement import LinearMeasurement, residual_measurement
 from duckdb_dp.reconstruct.postprocess import postprocess
-from duckdb_dp.testing import NoNoise
+from duckdb_dp.testing import NoNoise, SeededEntropy
 
 QueryableOf = Callable[..., PrivateQueryable]
 Truth = Callable[[Clique], np.ndarray]
@@ -260,6 +261,21 @@ def test_rounds_of_neyman(queryable_of: QueryableOf, domain: Domain) -> None:
     assert left[-1] == 0
     with pytest.raises(DPError, match=r"rounds := 21 is too many: .* 1 to 20 work"):
         check(two, Options(rounds=21), 1.0, ZCDP, mechanism="neyman")
+
+
+def test_equal_attributes_are_found_by_neyman() -> None:
+    """Five columns of 40 values that say all of one another, where noise is at least 15 rows in each cell, which has 75 rows or none.
+
+    The products of their singles are 1.95 of the rows from each pair.
+    """
+    domain, rows = Domain(dict.fromkeys("abcde", 40)), 40 * 75
+    values = np.repeat(np.arange(40), 75)
+    counts = Counts(domain, {domain.attributes: (sum(values * 40**i for i in range(5)), np.ones(rows, dtype=np.int64))})
+    queryable = PrivateQueryable(counts, total=0.02, accounting=ZCDP, rows=1, bits=SeededEntropy(1))
+    found = MECHANISMS["neyman"](queryable, Workload.all_k_way(domain, 2), Options())
+    assert found.estimate is not None
+    errors = [np.abs(table - 75 * np.eye(40)).sum() / rows for table in found.estimate.pairs.values()]
+    assert np.mean(errors) < 1
 
 
 def test_large_marginals_are_not_measured(

@@ -149,6 +149,16 @@ def test_copies() -> None:
     assert sorted(counts) == [3] * 6 + [4] * 4
 
 
+@pytest.mark.parametrize("rows", [0, 1, 7, 2**17, 2**17 + 1, 200_000, 200_001, 10**6 + 3, 10**8])
+def test_every_record_has_equally_many_copies(rows: int) -> None:
+    """But for less than one each in the remainder: where half of the records have one copy more, pairs are off by what that adds."""
+    few = records.fitted(rows)
+    assert few <= records.ROWS
+    assert few == rows or few > records.ROWS / 2
+    most = -(-rows // max(few, 1))
+    assert most * few - rows < max(most, 1)
+
+
 def test_as_many_pairs_are_fitted_as_the_work_allows() -> None:
     """All pairs of many small attributes; of large ones those from which the records are farthest."""
     bits = Domain({f"a{i}": 2 for i in range(40)})
