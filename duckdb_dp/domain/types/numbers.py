@@ -27,6 +27,9 @@ from duckdb_dp.errors import DPError, as_sql, swapped
 _WIDEST = 38
 """Digits of a DECIMAL."""
 
+_NARROW = 18
+"""Digits of a DECIMAL that are a BIGINT."""
+
 _WHOLE = 2**53
 """Below it every whole number is a double."""
 
@@ -192,9 +195,9 @@ class Decimal(InUnits):
         width, scale = self.digits
         if width + scale + 1 > _WIDEST:
             return None
-        return (
-            f"CAST({value} * CAST({10**scale} AS DECIMAL({scale + 1}, 0)) AS {'BIGINT' if width <= 18 else 'HUGEINT'})"
-        )
+        # DuckDB multiplies two decimals of 18 digits at most in 18 digits, and raises an error with the value where that is too few.
+        digits = scale + 1 if width + scale + 1 <= _NARROW or width > _NARROW else _NARROW + 1
+        return f"CAST({value} * CAST({10**scale} AS DECIMAL({digits}, 0)) AS {'BIGINT' if width <= _NARROW else 'HUGEINT'})"
 
     def from_units(self, number: str) -> str:
         scale = self.digits[1]
