@@ -251,3 +251,20 @@ def test_parts_of_dates_are_asked_of_no_interval(exact: Any) -> None:
         days = span.format("date_part('day', span)")
         assert exact("FROM dp_sql(?, rho := 1)", [f"SELECT count(*) AS n FROM {days}"])
     assert refused > len(SPANS) * len(PARTS_OF_DATES)
+
+
+def test_nothing_is_worked_out_of_arrays(exact: Any) -> None:
+    """DuckDB 1.4 has no CASE of them where a row has one."""
+    exact("""CREATE TABLE texts (id INTEGER PRIMARY KEY, place FLOAT[2], n INTEGER); INSERT INTO texts SELECT i, [i, 1], i FROM range(9) t(i);
+    CREATE TABLE reads (id INTEGER REFERENCES texts (id)); INSERT INTO reads SELECT i % 9 FROM range(20) t(i);
+    CALL dp_protect(['texts', 'reads'], unit := 'texts.id', max_rows := 3, rho := 1e6)""")
+    joined = "SELECT count(*) AS n FROM texts JOIN reads USING (id) WHERE "
+    for text in (
+        "coalesce(place, place)",
+        "CASE WHEN n > 3 THEN place END",
+        "if(n > 3, place, NULL)",
+        "nullif(place, place)",
+    ):
+        refusal = exact.refused("FROM dp_sql(?, rho := 1)", [f"{joined}{text} IS NOT NULL"])
+        assert "is FLOAT[2], of which nothing is worked out" in refusal
+    assert exact("FROM dp_sql(?, rho := 1)", [f"{joined}place IS NOT NULL"])

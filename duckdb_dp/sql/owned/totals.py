@@ -132,7 +132,12 @@ class Totals:
         return exp.Anonymous(this="TRY", expressions=[inside]), kind(self.type(node))
 
     def _check_parts(self, node: exp.Expr) -> None:
-        """Refuse parts of dates that are asked of an INTERVAL: one value fails, in an error that TRY lets through."""
+        """Refuse what one value makes fail in an error that TRY lets through: parts of dates of an INTERVAL, and what is made of ARRAYs."""
+        for column in node.find_all(exp.Column):
+            if re.search(r"\[\d+\]$", type_ := self._type_of(column)):  # in DuckDB 1.4 CASE and coalesce
+                raise DPError(
+                    f"{brief(column.name)} is {type_}, of which nothing is worked out; ask whether it IS NULL."
+                )
         for inner in node.walk():
             of = dated(inner)
             if of is not None and self.type(of) == "INTERVAL":
