@@ -65,6 +65,21 @@ def caught(node: exp.Expr) -> exp.Expr | None:
     return node
 
 
+def dated(node: exp.Expr) -> exp.Expr | None:
+    """What a node asks a part of that only dates and moments have: of an INTERVAL that fails, and TRY lets it through."""
+    asked: exp.Expr | None = None
+    if isinstance(node, exp.Extract) and node.name.upper() in _OF_DATES:
+        asked = node.expression
+    elif isinstance(node, _PARTS_OF_DATES):
+        asked = node.this
+    if isinstance(node, exp.Anonymous) and node.expressions:
+        first = node.expressions[0]
+        by_name = node.name.lower() in ("date_part", "datepart")
+        if (first.name if by_name else node.name).upper() in _OF_DATES:
+            asked = node.expressions[-1]
+    return asked
+
+
 def _escapes(node: exp.Escape) -> bool:
     """Whether a pattern and its sign of escape are written out, and fit: DuckDB's errors of them are of syntax, which TRY lets through."""
     pattern, sign = node.this.args.get("expression"), node.expression

@@ -23,9 +23,11 @@ def ctes(found: Found, request: Request, unit_key: str) -> list[str]:
             made.append(f"found{i} AS MATERIALIZED (SELECT {literal(str(stored.id))} AS found{i})")
             continue
         made.append(f"held{i} AS MATERIALIZED ({unknown_values.held(asked, unit_key)})")
-        lists = "coalesce(list(v ORDER BY v), []), coalesce(list(n ORDER BY v), [])"
-        call = f"_dp_run_found({signed(asked)}, {signed(request)}, {lists})"
-        made.append(render.checked(f"found{i}", f"SELECT {call} AS text FROM held{i}"))
+        lists = "SELECT coalesce(list(v ORDER BY v), []) AS v, coalesce(list(n ORDER BY v), []) AS n"
+        # One after the other: else DuckDB chooses an order by what the tables hold, and the ledger would show it.
+        after = f", found{i - 1}" if i else ""
+        call = f"_dp_run_found({signed(asked)}, {signed(request)}, v, n)"
+        made.append(render.checked(f"found{i}", f"SELECT {call} AS text FROM ({lists} FROM held{i}){after}"))
     handles = " || ',' || ".join(f"found{i}" for i in range(len(found.requests)))
     sources = ", ".join(f"found{i}" for i in range(len(found.requests)))
     made.append(f"found AS MATERIALIZED (SELECT {handles} AS found FROM {sources})")

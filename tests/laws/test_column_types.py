@@ -24,7 +24,7 @@ from duckdb_dp.counting.encode import code_type, decode, encode, inside, literal
 from duckdb_dp.domain import types
 from duckdb_dp.domain.domain import Attribute, canonical, declare
 from duckdb_dp.domain.predicate import cells_where, parse_condition
-from duckdb_dp.domain.types.numbers import decimal_text
+from duckdb_dp.domain.types.base import decimal_text
 from duckdb_dp.errors import DPError
 from duckdb_dp.request import Question, Request
 from duckdb_dp.sql import long_lists, render
@@ -559,3 +559,16 @@ def test_a_new_type_is_one_entry(exact: Loaded, monkeypatch: pytest.MonkeyPatch)
     made = exact("SELECT v, count(*) FROM dp_synthesize('runs', mu := 1000) GROUP BY v ORDER BY v")
     assert made == [({"major": 0, "minor": 1}, 25), ({"major": 1, "minor": 1}, 25)]
     types.find.cache_clear()
+
+
+@pytest.mark.parametrize("width", range(1, 39))
+def test_the_ends_of_every_decimal_are_numbers_of_units(width: int) -> None:
+    """DuckDB multiplies narrow decimals in 18 digits, and an error would show the value."""
+    ends = [-(10**width) + 1, 10**width - 1]
+    for scale in range(width + 1):
+        type_ = f"DECIMAL({width},{scale})"
+        units = types.column_type(type_).units("x")  # type: ignore[attr-defined]
+        if units is None:
+            continue
+        rows = ", ".join(f"('{decimal_text(end, scale)}'::{type_})" for end in ends)
+        assert [found for (found,) in CON.execute(f"SELECT {units} FROM (VALUES {rows}) AS v(x)").fetchall()] == ends

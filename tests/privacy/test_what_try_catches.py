@@ -222,3 +222,52 @@ def test_a_date_that_may_fail_is_inside_try(text: str) -> None:
     ):
         assert all(total == ("day" not in part) for part, total in parts(f"s = 'x' AND {condition}", types))
     assert all(total for _, total in parts("s = 'x' AND day > DATE '2024-02-29'", types))
+
+
+PARTS_OF_DATES = ["week", "weekofyear", "dayofweek", "isodow", "weekday", "dayofyear", "yearweek", "isoyear"]
+SPANS = [
+    "(SELECT id, started - ended AS span FROM workers) w WHERE CASE WHEN id > 3 THEN {} = 1 ELSE false END",
+    "(SELECT id, started - ended AS span FROM workers) w WHERE {} = 1",
+    "workers JOIN (SELECT id, started, span FROM shifts JOIN workers USING (id)) w USING (id) WHERE {} = 1",
+    "(SELECT id, max(span) AS span FROM shifts GROUP BY id) w WHERE {} IN (1, 2)",
+    "workers WHERE (SELECT count(*) FROM shifts WHERE shifts.id = workers.id AND {} > 1) > 1",
+    "(SELECT id, lag(span) OVER (PARTITION BY id ORDER BY seen) AS span FROM shifts) w WHERE coalesce({}, 3) = 1",
+]
+
+
+def test_parts_of_dates_are_asked_of_no_interval(exact: Any) -> None:
+    """One value would fail, in an error that TRY lets through: so they are refused by their types, whatever rows there are."""
+    exact("""CREATE TABLE workers (id INTEGER PRIMARY KEY, started TIMESTAMP, ended TIMESTAMP);
+    CREATE TABLE shifts (id INTEGER REFERENCES workers (id), seen DATE, span INTERVAL);
+    INSERT INTO workers SELECT i, '2024-01-01'::TIMESTAMP + INTERVAL (i) DAY, '2024-01-01' FROM range(9) t(i);
+    INSERT INTO shifts SELECT i % 9, '2024-01-01', INTERVAL (i) DAY FROM range(20) t(i);
+    CALL dp_protect(['workers', 'shifts'], unit := 'workers.id', max_rows := 3, rho := 1e6)""")
+    refused = 0
+    for span in SPANS:
+        for part in PARTS_OF_DATES:
+            for text in (f"{part}(span)", f"extract({part} FROM span)", f"date_part('{part}', span)"):
+                try:
+                    exact("FROM dp_sql(?, rho := 1)", [f"SELECT count(*) AS n FROM {span.format(text)}"])
+                except duckdb.Error as error:
+                    assert str(error).startswith("Invalid Input Error: dp_sql: ")
+                    refused += 1
+        days = span.format("date_part('day', span)")
+        assert exact("FROM dp_sql(?, rho := 1)", [f"SELECT count(*) AS n FROM {days}"])
+    assert refused > len(SPANS) * len(PARTS_OF_DATES)
+
+
+def test_nothing_is_worked_out_of_arrays(exact: Any) -> None:
+    """DuckDB 1.4 has no CASE of them where a row has one."""
+    exact("""CREATE TABLE texts (id INTEGER PRIMARY KEY, place FLOAT[2], n INTEGER); INSERT INTO texts SELECT i, [i, 1], i FROM range(9) t(i);
+    CREATE TABLE reads (id INTEGER REFERENCES texts (id)); INSERT INTO reads SELECT i % 9 FROM range(20) t(i);
+    CALL dp_protect(['texts', 'reads'], unit := 'texts.id', max_rows := 3, rho := 1e6)""")
+    joined = "SELECT count(*) AS n FROM texts JOIN reads USING (id) WHERE "
+    for text in (
+        "coalesce(place, place)",
+        "CASE WHEN n > 3 THEN place END",
+        "if(n > 3, place, NULL)",
+        "nullif(place, place)",
+    ):
+        refusal = exact.refused("FROM dp_sql(?, rho := 1)", [f"{joined}{text} IS NOT NULL"])
+        assert "is FLOAT[2], of which nothing is worked out" in refusal
+    assert exact("FROM dp_sql(?, rho := 1)", [f"{joined}place IS NOT NULL"])

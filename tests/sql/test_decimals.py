@@ -8,6 +8,7 @@ import pytest
 import duckdb_dp.sql.dp_synthesize  # noqa: F401  before a test changes what it imports
 from duckdb_dp.counting.encode import decode, encode
 from duckdb_dp.domain.domain import declare
+from duckdb_dp.domain.types.base import decimal_text
 from duckdb_dp.synthesis.table import columns as table_columns
 
 TABLE = "CREATE TABLE t AS SELECT (i % 60)::DOUBLE AS age, (i * 37 % 1000) / 8 AS price FROM range(400) r(i); CALL dp_protect('t', mu := 9);"
@@ -142,3 +143,23 @@ def test_a_release_without_the_note_has_all_digits_as_before(exact, monkeypatch:
     fresh = exact(asked.replace("mu := 1", "mu := 2"))
     assert max(places(price) for (price,) in fresh) == 1
     assert exact(asked.replace("mu := 1", "mu := 2")) == fresh
+
+
+@pytest.mark.parametrize(("type_", "edges"), [("DECIMAL(18,2)", 3), ("DECIMAL(18,4)", 200), ("DECIMAL(10,9)", 3)])
+def test_no_decimal_is_too_large_for_the_cells_of_others(exact, type_: str, edges: int) -> None:
+    """DuckDB's error shows the value, and is raised before anything is charged."""
+    width, scale = map(int, type_.removeprefix("DECIMAL(").removesuffix(")").split(","))
+    largest = decimal_text(10**width - 1, scale)
+    exact(f"""CREATE TABLE p (id INTEGER PRIMARY KEY); INSERT INTO p FROM range(9);
+    CREATE TABLE v (pid INTEGER REFERENCES p (id), x {type_}); INSERT INTO v SELECT i % 9, ['{largest}', '-{largest}', '0'][1 + i % 3] FROM range(27) t(i);
+    CALL dp_protect(['p', 'v'], unit := 'p.id', max_rows := 3, rho := 1e6)""")
+    bins = [(i * i + 3 * i) / 100_000 for i in range(edges)]
+    exact(f"CALL dp_attribute('v', 'x', bins := {bins}, other := true)")
+    for asked in (
+        "median(v.x) AS a FROM v",
+        "quantile_disc(v.x, 0.9) AS a FROM v JOIN p ON v.pid = p.id",
+        "x, count(*) AS n FROM v GROUP BY x",
+    ):
+        assert exact("FROM dp_sql(?, rho := 1)", [f"SELECT {asked}"])
+    assert sum(n for _, n, *_ in exact("FROM dp_marginals('v', ['x'], rho := 1)")) == 27
+    assert exact("FROM dp_quantiles('v', 'x', [0.5], rho := 1)")

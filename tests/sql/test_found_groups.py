@@ -1,5 +1,6 @@
 """GROUP BY of columns that nobody has declared: their values are found above a threshold, the rest is 'other'; two charges, one price."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -447,3 +448,29 @@ def test_groups_that_a_condition_lists_are_not_found(exact: Loaded, statement: s
         ).fetchall()
         == kept
     )
+
+
+def test_in_which_order_columns_are_found_does_not_tell_of_the_rows(tmp_path: Path) -> None:
+    """The ledger shows the order: DuckDB's would depend on how many rows there are, and on whether a condition may hold for any of them."""
+    select = (
+        "SELECT left(v.c, 1) AS g, x.b AS h, p.a, count(*) AS n FROM v JOIN v x ON v.vid = x.vid JOIN p ON p.id = v.pid "
+        "WHERE v.fee > {fee} GROUP BY ALL"
+    )
+    asked: set[str] = set()
+    with duckdb.connect() as connection:
+        connection.execute(
+            "CREATE TABLE p (id INTEGER PRIMARY KEY, a VARCHAR); INSERT INTO p SELECT i, 'a' || i % 3 FROM range(9) t(i);"
+            "CREATE TABLE v (vid INTEGER PRIMARY KEY, pid INTEGER REFERENCES p (id), b VARCHAR, c VARCHAR, fee INTEGER)"
+        )
+        duckdb_dp.testing.load_exact(connection, tmp_path / "l.dp")
+        loaded = Loaded(connection, tmp_path / "l.dp")
+        loaded("CALL dp_protect(['p', 'v'], unit := 'p.id', max_rows := {'v': 2}, rho := 1e6, discovery_delta := 1e-3)")
+        for fee in range(4):  # no row, some whose fees are too small, and some with larger ones
+            if fee:
+                loaded(
+                    f"INSERT INTO v SELECT {100 * fee} + i, i % 9, 'b' || i % 2, 'c' || i, {fee} FROM range(40) t(i)"
+                )
+            loaded("FROM dp_sql(?, rho := 1)", [select.format(fee=2 + fee / 8)])
+            charged = [json.loads(one["request"])["options"] for one in loaded.charged()[-4:-1]]
+            asked.add(str([dict(options)["attribute"] for options in charged]))
+    assert asked == {"['g', 'h', 'a']"}

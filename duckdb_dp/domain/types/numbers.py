@@ -19,13 +19,14 @@ from duckdb_dp.domain.types.base import (
     InUnits,
     Kind,
     Scalar,
+    decimal_text,
     literal,
     number_of,
 )
 from duckdb_dp.errors import DPError, as_sql, swapped
 
-_WIDEST = 38
-"""Digits of a DECIMAL."""
+_WIDEST, _NARROW = 38, 18
+"""Digits of a DECIMAL, and of one that is a BIGINT."""
 
 _WHOLE = 2**53
 """Below it every whole number is a double."""
@@ -192,9 +193,14 @@ class Decimal(InUnits):
         width, scale = self.digits
         if width + scale + 1 > _WIDEST:
             return None
-        return (
-            f"CAST({value} * CAST({10**scale} AS DECIMAL({scale + 1}, 0)) AS {'BIGINT' if width <= 18 else 'HUGEINT'})"
-        )
+        whole, factors = "BIGINT" if width <= _NARROW else "HUGEINT", (scale + 1, _NARROW + 1)
+        narrow, wide = (f"CAST({value} * CAST({10**scale} AS DECIMAL({n}, 0)) AS {whole})" for n in factors)
+        if width > _NARROW or width + scale <= _NARROW:
+            return narrow
+        # Of two narrow decimals DuckDB's product has 18 digits, and else an error shows the value; wide ones take 15 times as long.
+        most = decimal_text(10 ** (_NARROW - scale) - 1, scale)
+        ends = f"CAST('-{most}' AS {self.name}) AND CAST('{most}' AS {self.name})"
+        return f"CASE WHEN {value} BETWEEN {ends} THEN {narrow} ELSE {wide} END"
 
     def from_units(self, number: str) -> str:
         scale = self.digits[1]
@@ -314,13 +320,6 @@ def single(number: float) -> float:
 def singles(numbers: Sequence[Scalar]) -> NDArray[np.float32]:
     """The same of many numbers, none of them too large."""
     return np.array(numbers, dtype=np.float64).astype(np.float32)
-
-
-def decimal_text(units: int, scale: int) -> str:
-    """A number of last digits as a decimal with as many places: -5 with a scale of 2 is '-0.05'."""
-    text = f"{abs(units):0{scale + 1}}"
-    whole, places = text[: len(text) - scale], text[len(text) - scale :]
-    return ("-" if units < 0 else "") + whole + ("." + places if places else "")
 
 
 def between(low: int | float, high: int | float, step: int | float) -> list[Scalar]:

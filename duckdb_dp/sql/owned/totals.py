@@ -8,6 +8,7 @@ from typing import final
 import duckdb
 from sqlglot import exp
 
+from duckdb_dp.domain.try_catches import dated
 from duckdb_dp.errors import DPError, brief, first_line
 from duckdb_dp.sql.constants import compared
 from duckdb_dp.sql.opaque import whole, with_opaque_columns
@@ -125,12 +126,28 @@ class Totals:
                 f"{brief(self._as_asked(node).sql('duckdb'))} may fail on a value, and TRY(...) takes no subquery; give the "
                 "subquery a column of its own: FROM (SELECT *, (SELECT ...) AS x FROM ...)."
             )
+        self._check_parts(node)
         types: dict[str, str] = {}
         for column in node.find_all(exp.Column):
             type_ = self._type_of(column)
             types[column.name] = type_ if types.get(column.name, type_) == type_ else ""  # of two tables
         inside = node if whole(node, types) else with_opaque_columns(node, self._type_of)
         return exp.Anonymous(this="TRY", expressions=[inside]), kind(self.type(node))
+
+    def _check_parts(self, node: exp.Expr) -> None:
+        """Refuse what one value makes fail in an error that TRY lets through: parts of dates of an INTERVAL, and what is made of ARRAYs."""
+        for column in node.find_all(exp.Column):
+            if re.search(r"\[\d+\]$", type_ := self._type_of(column)):  # in DuckDB 1.4 CASE and coalesce
+                raise DPError(
+                    f"{brief(column.name)} is {type_}, of which nothing is worked out; ask whether it IS NULL."
+                )
+        for inner in node.walk():
+            of = dated(inner)
+            if of is not None and self.type(of) == "INTERVAL":
+                raise DPError(
+                    f"{brief(inner.transform(_as_written).sql('duckdb'))} asks an INTERVAL for a part of a date; ask for its days, "
+                    "date_part('day', ...), or its seconds, epoch(...)."
+                )
 
     def _known(self, node: exp.Expr) -> tuple[exp.Expr, str] | None:
         """Of syntax that cannot fail where its parts do not; None for others."""
