@@ -6,19 +6,27 @@ from typing import Any
 import numpy as np
 
 from duckdb_dp.accounting.ledger import Dataset
+from duckdb_dp.answers import direct_plan
 from duckdb_dp.counting.engines.source import Source
 from duckdb_dp.counting.sums import ExactSums
-from duckdb_dp.errors import DPError
+from duckdb_dp.errors import DPError, brief
 from duckdb_dp.grouped_sums import GroupedSums
 from duckdb_dp.request import Request
+from duckdb_dp.sql.engines.clipped import Clipped
 from duckdb_dp.sql.engines.sums import Blocks, Reading, check_part, together
 from duckdb_dp.sql.external_tables import ENGINES, relation, source, summed
 from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis.database import Name
 
 
-def check(session: Session, dataset: Dataset, parts: Sequence[GroupedSums]) -> None:
+def check(session: Session, dataset: Dataset, parts: Sequence[GroupedSums], *, auto: bool) -> None:
     """Refuse what the engine may answer in another way than DuckDB; nothing is read.
+
+    Args:
+        session: what is attached.
+        dataset: whose rows are read.
+        parts: what is summed.
+        auto: whether it is chosen how much of each unit counts.
 
     Raises:
         DPError: it does; the message says what would work.
@@ -29,6 +37,11 @@ def check(session: Session, dataset: Dataset, parts: Sequence[GroupedSums]) -> N
             "asked, and counts are answered from declared cells; or copy the table to DuckDB."
         )
     for part in parts:
+        if auto and not all(one.norm for one in part.sums):
+            one = next(one for one in part.sums if not one.norm)
+            raise DPError(
+                f"{brief(str(one))} needs a number of rows, which is not chosen in {dataset.catalog}: add max_rows := 5, say."
+            )
         own = _source(session, (dataset.catalog, dataset.schema, dataset.name), part)
         if own is not None:
             check_part(part, own)
@@ -43,7 +56,7 @@ def sums(session: Session, request: Request) -> ExactSums:
     Privacy: exact sums; only ``private.py`` may read them.
     """
     name = (request.catalog, request.schema, request.table)
-    read: list[tuple[Reading, Source]] = []
+    read: list[tuple[Reading | Clipped, Source]] = []
     for reading in _readings(session, request):
         own = _source(session, name, reading.part, now=True)
         if own is None:
@@ -76,15 +89,20 @@ def _source(session: Session, name: Name, part: GroupedSums, *, now: bool = Fals
     return relation(session, name, part.source, now=now)
 
 
-def _readings(session: Session, request: Request) -> Sequence[Reading]:
-    unit_key, found, first = session.ledger.unit_key(), [], 0
+def _readings(session: Session, request: Request) -> Sequence[Reading | Clipped]:
+    unit_key, clips, first = session.ledger.unit_key(), direct_plan(request).clips, 0
+    found: list[Reading | Clipped] = []
     for part in request.direct:
-        found.append(Reading(request, part, first, unit_key, request.catalog))
+        own = [clip for clip in clips if first <= clip.sums[0] < first + len(part.sums)]
+        if own:
+            found.append(Clipped(request, part, first, own, request.catalog))
+        else:
+            found.append(Reading(request, part, first, unit_key, request.catalog))
         first += len(part.sums)
     return found
 
 
-def _tables(read: Sequence[tuple[Reading, Source]]) -> list[Any]:
+def _tables(read: Sequence[tuple[Reading | Clipped, Source]]) -> list[Any]:
     found: list[Any] = []
     first = 0
     for reading, own in read:

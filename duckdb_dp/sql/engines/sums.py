@@ -49,10 +49,7 @@ class Reading:
     def __init__(self, request: Request, part: GroupedSums, first: int, unit_key: str, engine: str) -> None:
         self._request, self.part, self._key, self._engine = request, part, unit_key, engine
         self._names = [sum_name(first + i) for i in range(len(part.sums))]
-        self._attributes = [attribute for attribute in request.attributes if attribute.name in part.clique]
-        self._sizes = [attribute.size for attribute in self._attributes]
-        unit = part.source.owner if part.source is not None else _unit(request)
-        self._unit = {f"u{i}": name for i, name in enumerate(unit)}
+        self._unit = {f"u{i}": name for i, name in enumerate(unit_of(request, part))}
         self._plain = [i for i, one in enumerate(part.sums) if one.cells is None and not _apart(one)]
         self._others = [
             i
@@ -109,27 +106,11 @@ class Reading:
 
     def _rows(self, table: Table) -> Table:
         """The rows that count: the unit, the cell k of the group's attributes, and what they add to each sum, s0, s1, ..."""
-        import ibis
-
-        part, rows = self.part, columns_of(self.part, table, self._engine)
-        held = {alias: table[name] for alias, name in self._unit.items()}
-        adding = {f"s{i}": added(rows, one) for i, one in enumerate(part.sums)}
-        values = {f"a{i}": table[attribute.name] for i, attribute in enumerate(self._attributes)}
-        where = {"w": rows.holds(part.where)} if part.where else {}
-        found = table.select(**held, **adding, **values, **where)
-        found = found.filter(found["w"]) if where else found
-        known = [~is_null(found[alias]) for alias in held]
-        found = found.filter(*known) if known else found
-        found = encoded(found, self._attributes, [*held, *adding], arrays=False) if values else found
-        place = reduce(
-            lambda k, i: k * self._sizes[i] + found[f"c{i}"].cast("int64"), range(len(values)), ibis.literal(0, "int64")
-        )
-        found = found.select(*held, *adding, k=place)
-        if part.groups is not None:
-            inside = [cell for cell, group in enumerate(part.groups) if group >= 0]
-            found = found.filter(found["k"].isin(inside)) if len(inside) < len(part.groups) else found
+        rows = columns_of(self.part, table, self._engine)
+        adding = {f"s{i}": added(rows, one) for i, one in enumerate(self.part.sums)}
+        found = _inside(self.part, self._request, table, self._engine, self._unit, adding)
         found = found.filter(reduce(lambda a, b: a | b, [found[name].notnull() for name in adding]))
-        return bound(found, list(held), self._request.max_rows, self._key) if held else found
+        return bound(found, list(self._unit), self._request.max_rows, self._key) if self._unit else found
 
     def _group(self, rows: Table, number: int) -> Table:
         sums: dict[str, Expression] = {}
@@ -165,6 +146,63 @@ class Reading:
         return block(number, found["k"], [found["n"]])
 
 
+def _inside(
+    part: GroupedSums,
+    request: Request,
+    table: Table,
+    engine: str,
+    unit: Mapping[str, str],
+    adding: Mapping[str, Expression],
+) -> Table:
+    """The rows of a grouping set: the unit, what they add, and k, the cell of the attributes that decide the group.
+
+    Args:
+        part: the grouping set.
+        request: whose part it is.
+        table: all rows.
+        engine: where they are, for messages.
+        unit: name there -> column of the unit.
+        adding: what they add, by name.
+    """
+    import ibis
+
+    attributes = [attribute for attribute in request.attributes if attribute.name in part.clique]
+    rows = columns_of(part, table, engine)
+    held = {alias: table[name] for alias, name in unit.items()}
+    values = {f"a{i}": table[attribute.name] for i, attribute in enumerate(attributes)}
+    where = {"w": rows.holds(part.where)} if part.where else {}
+    found = table.select(**held, **adding, **values, **where)
+    found = found.filter(found["w"]) if where else found
+    known = [~is_null(found[alias]) for alias in held]
+    found = found.filter(*known) if known else found
+    found = encoded(found, attributes, [*held, *adding], arrays=False) if values else found
+    place = reduce(
+        lambda k, i: k * attributes[i].size + found[f"c{i}"].cast("int64"), range(len(values)), ibis.literal(0, "int64")
+    )
+    found = found.select(*held, *adding, k=place)
+    if part.groups is None:
+        return found
+    inside = [cell for cell, group in enumerate(part.groups) if group >= 0]
+    return found.filter(found["k"].isin(inside)) if len(inside) < len(part.groups) else found
+
+
+def placed(
+    part: GroupedSums,
+    request: Request,
+    table: Table,
+    engine: str,
+    unit: Mapping[str, str],
+    adding: Mapping[str, Expression],
+) -> Table:
+    """The same, with the number of the group as k."""
+    import ibis
+
+    found = _inside(part, request, table, engine, unit, adding)
+    if part.groups is None:
+        return found
+    return found.mutate(k=ibis.literal(list(part.groups), "array<int64>")[found["k"]])
+
+
 def columns_of(part: GroupedSums, table: Table, engine: str) -> Rows:
     """The columns that a grouping set's expressions read."""
     return Rows(engine, {name: (table[name], type_) for name, type_ in part.columns})
@@ -184,15 +222,13 @@ def check_part(part: GroupedSums, source: Source) -> None:
     for one in part.sums:
         if one.value:
             rows.value(one.value)
-        if one.norm or one.chosen:
-            of_rows, of_values = (
-                "add max_rows := 5, say",
-                "declare the column, or write FILTER (WHERE x BETWEEN 0 AND 100)",
+        if one.chosen:
+            raise DPError(
+                f"{brief(str(one))} has no bounds, and in {source.engine} they are not chosen: declare the column, or write FILTER "
+                "(WHERE x BETWEEN 0 AND 100); or leave it to max_rows := 'auto', which bounds what each unit adds."
             )
-            advice = of_rows if one.norm else of_values
-            raise DPError(f"{brief(str(one))} has no bounds, and in {source.engine} they are not chosen: {advice}.")
         added(rows, one)
-        if one.distinct and part.groups is not None and len(part.groups) > MOST_CELLS:
+        if (one.distinct or one.norm) and part.groups is not None and len(part.groups) > MOST_CELLS:
             raise DPError(
                 f"{brief(str(one))} is counted in groups of {len(part.groups):,} cells, and in {source.engine} of {MOST_CELLS:,} at most; "
                 "group by fewer columns, or by coarser bins."
@@ -235,7 +271,10 @@ def added(rows: Rows, one: Sum) -> Expression:
     return ibis.ifelse(kept & known, steps, none)
 
 
-def _unit(request: Request) -> tuple[str, ...]:
+def unit_of(request: Request, part: GroupedSums) -> tuple[str, ...]:
+    """The columns that name the unit of a grouping set's rows; none where each row is one."""
+    if part.source is not None:
+        return part.source.owner
     found = units(request.unit)
     return found[0] if found else ()
 

@@ -1,0 +1,187 @@
+"""Sums that are bounded by norm, in the engine that holds the rows: as ``sql/clipped_counts`` has DuckDB take them.
+
+What a unit adds to each group is worked out of its own rows alone, and without rounding that depends on their order: numbers are added
+up as whole numbers, in parts so small that no number of rows overflows 64 bits, and become float64 afterwards. The norm is a sum of whole
+numbers again. So another engine may take another candidate for a norm at the very edge of two, and nobody's part is larger than
+what is paid for.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from duckdb_dp.counting.engines.expressions import Expression, by_bytes, is_null
+from duckdb_dp.counting.sums import MOST
+from duckdb_dp.domain.domain import Clique
+from duckdb_dp.grouped_sums import BITS, FRACTION, PER_OCTAVE, WHOLE, GroupedSums, Sum
+from duckdb_dp.plan.clipping import Clip
+from duckdb_dp.request import Request
+from duckdb_dp.sql.clipped_counts import SHRINK, TINY
+from duckdb_dp.sql.engines.sums import Blocks, Table, block, columns_of, placed, unit_of
+
+PART = 20
+"""Binary digits of the parts in which a whole number is added up: 2^43 rows of a unit fit 64 bits."""
+
+_SUM = Sequence[tuple[Expression, float]]
+
+
+@final
+class Clipped:
+    """What is read of one grouping set whose sums are bounded by norm.
+
+    Args:
+        request: whose part it is.
+        part: the grouping set.
+        first: the number of its first sum.
+        clips: the bounds of its sums.
+        engine: where the rows are, for messages.
+    """
+
+    def __init__(self, request: Request, part: GroupedSums, first: int, clips: Sequence[Clip], engine: str) -> None:
+        self._request, self.part, self._first, self._clips, self._engine = request, part, first, clips, engine
+        self._pure = request.accounting.pure
+        self._unit = {f"u{i}": name for i, name in enumerate(unit_of(request, part))}
+
+    @property
+    def number(self) -> int:
+        """How many blocks there are: of each bound its sums, and how many units have their norm up to each candidate."""
+        return 2 * len(self._clips)
+
+    def tables(self, table: Table, first: int) -> list[Table]:
+        """Tables of (b, k, n0, n1, ...): a block's number, candidate * groups + group, and sums.
+
+        Args:
+            table: the rows.
+            first: the number of the first block.
+        """
+        import ibis
+
+        rows = self._added_up(table)
+        found = []
+        for number, clip in enumerate(self._clips):
+            norms = self._with_norm(rows, clip)
+            most = ibis.literal(2**BITS * SHRINK)
+            tau = ibis.literal(2.0) ** (clip.lowest + norms["j"].cast("float64") / float(PER_OCTAVE))
+            bound = tau if clip.declared is None else ibis.literal(float(clip.declared))
+            sure = ibis.ifelse(norms["n"] > 0, norms["n"], ibis.literal(1.0))
+            factors = [
+                ibis.ifelse(norms["n"] > 0, most / ibis.greatest(sure, bound), ibis.literal(0.0)),
+                ibis.ifelse(norms["n"] > 0, most / sure, ibis.literal(0.0)),
+            ]
+            steps = {
+                f"s{2 * i + place}": _trunc(norms[f"d{index - self._first}"] * factor)
+                for i, index in enumerate(clip.sums)
+                for place, factor in enumerate(factors)
+            }
+            scaled = norms.select(k=norms["j"] * self.part.size + norms["k"], j=norms["j"], once=norms["once"], **steps)
+            sums = scaled.group_by("k").aggregate(**{name: scaled[name].sum() for name in steps})
+            found.append(block(first + 2 * number, sums["k"], [sums[name] for name in steps]))
+            owners = scaled.filter(scaled["once"] == 0)
+            owners = owners.group_by("j").aggregate(n=owners.count())
+            found.append(block(first + 2 * number + 1, owners["j"], [owners["n"]]))
+        return found
+
+    def blocks(self, found: Mapping[int, Sequence[NDArray[np.int64]]]) -> Blocks:
+        """The answers of ``tables`` by name, from (k, n0, n1, ...) by the number of their block."""
+        blocks: Blocks = {}
+        for number, clip in enumerate(self._clips):
+            none = [np.zeros(0, dtype=np.int64)] * (1 + 2 * len(clip.sums))
+            places, *columns = found.get(2 * number, none)
+            for i, index in enumerate(clip.sums):
+                for more, column in zip(((), ("unit",)), columns[2 * i : 2 * i + 2], strict=True):
+                    name: Clique = (f"#{index}", *more)
+                    blocks[name] = (places, np.clip(column, -MOST, MOST))
+            if clip.chosen:
+                candidates, owners, *_ = found.get(2 * number + 1, none)
+                blocks[f"#{clip.sums[0]}", "owners"] = (candidates, owners)
+        return blocks
+
+    def _added_up(self, table: Table) -> Table:
+        """What each unit adds to each group: its columns, the group k, and d0, d1, ... by the number of the sum."""
+        rows = columns_of(self.part, table, self._engine)
+        parts = {i: _parts(rows, one) for i, one in enumerate(self.part.sums)}
+        adding = {f"s{i}_{j}": part for i, each in parts.items() for j, (part, _) in enumerate(each)}
+        found = placed(self.part, self._request, table, self._engine, self._unit, adding)
+        keys = {name: found[name] for name in self._unit}
+        keys |= {f"b{i}": by_bytes(key) for i, key in enumerate(keys.values()) if key.type().is_string()}
+        sums = found.group_by(k=found["k"], **keys).aggregate(**{name: found[name].sum() for name in adding})
+        numbers = {
+            f"d{i}": _whole_sum(
+                one, [(sums[f"s{i}_{j}"].cast("float64"), weight) for j, (_, weight) in enumerate(parts[i])]
+            )
+            for i, one in enumerate(self.part.sums)
+        }
+        return sums.select("k", *keys, **numbers)
+
+    def _with_norm(self, rows: Table, clip: Clip) -> Table:
+        """The same with each unit's norm n, its candidate's number j, and ``once``, which is 0 in one of its rows."""
+        import ibis
+
+        keys = [name for name in rows.columns if name[0] in "ub"]
+        unit = ibis.window(group_by=keys)
+        parts = [rows[f"d{index - self._first}"].abs() for index in clip.sums]
+        found = rows.mutate(m=ibis.greatest(reduce(ibis.greatest, parts).max().over(unit), ibis.literal(TINY)))
+        shares = [part / found["m"] for part in (found[f"d{index - self._first}"].abs() for index in clip.sums)]
+        steps = [(share if self._pure else share * share) * 2.0**FRACTION for share in shares]
+        found = found.mutate(t=reduce(lambda a, b: a + b, steps).ceil().cast("int64"))
+        total = found["t"].sum().over(ibis.window(group_by=keys)).cast("float64") * 2.0**-FRACTION
+        found = found.mutate(n=found["m"] * (total if self._pure else total.sqrt()))
+        once = ibis.row_number().over(ibis.window(group_by=keys, order_by="k"))
+        return found.mutate(j=_cell(found["n"], clip), once=once)
+
+
+def _cell(n: Expression, clip: Clip) -> Expression:
+    """The number of the first candidate that is not below a norm; one more than the last where it is beyond all."""
+    import ibis
+
+    if not clip.chosen:
+        return ibis.ifelse(n <= float(clip.candidates[0]), ibis.literal(0, "int64"), ibis.literal(1, "int64"))
+    place = (PER_OCTAVE * (ibis.greatest(n, ibis.literal(1e-300)).log2() - clip.lowest) - 1e-9).ceil()
+    return ibis.greatest(ibis.least(place, ibis.literal(float(clip.size))), ibis.literal(0.0)).cast("int64")
+
+
+def _trunc(x: Expression) -> Expression:
+    """A float64 without what stands behind its point."""
+    import ibis
+
+    return ibis.ifelse(x >= 0, x.floor(), x.ceil()).cast("int64")
+
+
+def _parts(rows: Any, one: Sum) -> list[tuple[Expression, float]]:
+    """What a row adds, as whole numbers of weights of which a sum is made: of a count one, of a number the parts of its digits."""
+    import ibis
+
+    yes, none = ibis.literal(1, "int64"), ibis.literal(0, "int64")
+    kept = rows.holds(one.where) if one.where else ibis.literal(True)
+    if not one.value:
+        return [(ibis.ifelse(kept, yes, none), 1.0)]
+    value = rows.value(one.value)
+    x = ibis.ifelse(value.ibis, 1.0, 0.0) if value.type == "BOOLEAN" else value.real
+    known = kept & ~is_null(value.ibis) & ~ibis.coalesce(x.isnan(), ibis.literal(False))
+    if one.kind in ("known", "missing"):
+        counted = known if one.kind == "known" else kept & ~known
+        return [(ibis.ifelse(ibis.coalesce(counted, ibis.literal(False)), yes, none), 1.0)]
+    known = ibis.coalesce(known, ibis.literal(False))
+    x = ibis.ifelse(known, x, ibis.literal(0.0))
+    x = (x - one.centre) * (x - one.centre) if one.square else x - one.centre
+    scaled = ibis.greatest(ibis.least(x * 2.0**one.scale, ibis.literal(2.0**WHOLE)), ibis.literal(-(2.0**WHOLE)))
+    scaled = ibis.ifelse(known, scaled, ibis.literal(0.0))
+    found, weight = [], 2.0 ** (WHOLE - PART)
+    while weight > 2.0**-FRACTION:
+        # Digits from the highest on; the rest is exact, as a float64 less its own first digits.
+        digits = _trunc(scaled / weight)
+        found.append((digits, weight * 2.0**-one.scale))
+        scaled = scaled - digits.cast("float64") * weight
+        weight *= 2.0**-PART
+    return found
+
+
+def _whole_sum(one: Sum, parts: _SUM) -> Expression:
+    """The sum that parts make, as a float64; of a count of units in a group 1 where there is a row."""
+    import ibis
+
+    total = reduce(lambda a, b: a + b, (part * weight for part, weight in parts))
+    return ibis.ifelse(total > 0, ibis.literal(1.0), ibis.literal(0.0)) if one.distinct else total
