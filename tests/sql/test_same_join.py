@@ -338,3 +338,20 @@ def rows(hospital: Loaded, asked: Request) -> list[tuple[object, ...]]:
             key=repr,
         )
     return found
+
+
+def test_order_inside_windows_does_not_depend_on_settings(exact: Loaded) -> None:
+    exact(
+        "CREATE TABLE p (id INTEGER PRIMARY KEY); INSERT INTO p FROM range(40);"
+        "CREATE TABLE v (pid INTEGER REFERENCES p (id), x INTEGER); INSERT INTO v SELECT i % 40, CASE WHEN i % 3 > 0 THEN i END FROM range(120) t(i);"
+        "CALL dp_protect(['p', 'v'], unit := 'p.id', max_rows := 3, mu := 1000, delta := 1e-9)"
+    )
+    for order in ("x", "x DESC", "x NULLS FIRST", "x DESC NULLS FIRST"):
+        inner = f"SELECT pid, x, row_number() OVER (PARTITION BY pid ORDER BY {order}) AS r FROM v"
+        sql = f"SELECT count(*) AS n FROM ({inner}) WHERE r = 1 AND x IS NULL"
+        exact("RESET default_order; RESET default_null_order")
+        ((true,),) = exact(sql)
+        assert true == (40 if "FIRST" in order else 0)
+        for setting in ("SELECT 1", "SET default_null_order = 'NULLS FIRST'", "SET default_order = 'DESC'"):
+            exact(setting)
+            assert exact(f"SELECT n FROM dp_sql('{sql}', mu := 10, fresh := true)") == [(true,)], (order, setting)

@@ -139,13 +139,13 @@ class Totals:
         for column in node.find_all(exp.Column):
             if re.search(r"\[\d+\]$", type_ := self._type_of(column)):  # in DuckDB 1.4 CASE and coalesce
                 raise DPError(
-                    f"{brief(column.name)} is {type_}, of which nothing is worked out; ask whether it IS NULL."
+                    f"{brief(self._as_asked(column).sql('duckdb'))} is {type_}, of which nothing is worked out; ask whether it IS NULL."
                 )
         for inner in node.walk():
             of = dated(inner)
             if of is not None and self.type(of) == "INTERVAL":
                 raise DPError(
-                    f"{brief(inner.transform(_as_written).sql('duckdb'))} asks an INTERVAL for a part of a date; ask for its days, "
+                    f"{brief(self._as_asked(inner).sql('duckdb'))} asks an INTERVAL for a part of a date; ask for its days, "
                     "date_part('day', ...), or its seconds, epoch(...)."
                 )
 

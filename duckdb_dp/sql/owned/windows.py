@@ -141,14 +141,14 @@ class _Windows:
                 else "reads the rows of several units, as each row is one",
             )
         order = node.args.get("order")
-        sorted_by = []
+        sorted_by: list[exp.Expr] = []
         for one in [] if order is None else order.expressions:
             check(one)
             found = one.copy()
             found.set(
                 "this", exp.column(self._column(compiler.resolve(one.this, self._scope)))
             )  # worked out below, inside TRY
-            sorted_by.append(found)
+            sorted_by += [found] if compiler.as_written else _said(found)
         if isinstance(function, _PLACED) and not sorted_by:
             refuse(node, "depends on an order that nothing says; add ORDER BY")
         if any(not isinstance(one, (type(function), *_TAKEN)) for one in function.walk()):
@@ -222,7 +222,8 @@ class _Windows:
                 exp.column(at) if apart(type_) else bytes_of(exp.column(at))
                 for at, type_ in zip(columns, types, strict=True)
             ]
-            order.set("expressions", [*order.expressions, *(exp.Ordered(this=one) for one in more)])
+            desc = None if self._compiler.as_written else False
+            order.set("expressions", [*order.expressions, *(exp.Ordered(this=one, desc=desc) for one in more)])
         return window
 
     def _typed(self) -> list[Field]:
@@ -236,6 +237,15 @@ class _Windows:
         listed = [exp.alias_(one, f"w{i}") for i, one in enumerate(self._windows)]
         text = exp.select(*listed).from_(exp.Subquery(this=exp.select(*row))).sql("duckdb")
         return [Field(name="", at=at, type=type_) for at, type_ in described(text)]
+
+
+def _said(order: exp.Ordered) -> list[exp.Expr]:
+    """An item of ORDER BY with its direction and its place of NULLs, whatever the connection's settings say of both."""
+    nulls = exp.Is(this=order.this.copy(), expression=exp.null())
+    return [
+        exp.Ordered(this=nulls, desc=bool(order.args.get("nulls_first"))),
+        exp.Ordered(this=order.this, desc=bool(order.args.get("desc"))),
+    ]
 
 
 def _further(function: exp.Expr) -> list[exp.Expr]:
