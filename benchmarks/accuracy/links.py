@@ -5,6 +5,7 @@ Both tables are the original ones, so that what is seen is the links alone. Each
 cross     mean over the 3-way cross-table marginals of the L1 distance of distributions, over that of as many random links
           with the original degrees: 1 is no better than random links
 dealt     the same of these links, each with the partner of another one at random: random links with degrees as private as theirs
+partners  mean over the attributes of the other side of the L1 distance of their distributions over the links
 degrees   L1 distance of the distributions of degrees of the protected side, rows without a link too
 by value  the same of joint distributions of degree and one attribute of the protected side, mean over its attributes
 own       as cross, of one attribute of the links and one of either side, over that of shuffled labels
@@ -53,6 +54,7 @@ class Seen:
         self.cross = workloads(self.lefts, self.rights, 3)
         self.own = [(a, b, c) for a in data.own for b in self.lefts for c in self.rights]
         self.owner = 1 if data.protected == "right" else 0
+        self.partners = [(name,) for name in (self.lefts if self.owner else self.rights)]
 
     def codes(self, ends: Integers, own: dict[str, Integers]) -> dict[str, Integers]:
         """A code of each attribute for each link."""
@@ -116,6 +118,7 @@ def measure(data: Linked, seeds: int, epsilons: list[float]) -> Iterator[dict[st
     seen, exact, sides, rng = Seen(data), counts(data), data.sides(), np.random.default_rng(0)
     real = seen.codes(data.links, data.own)
     cross, own = seen.marginals(real, seen.cross), seen.marginals(real, seen.own)
+    partners = seen.marginals(real, seen.partners)
     degrees, by_value = seen.degrees(data.links)
     pairs = seen.pairs(data.links, real)
     names, target = [*seen.lefts, *seen.rights], next(iter(data.own), None)
@@ -158,6 +161,7 @@ def measure(data: Linked, seeds: int, epsilons: list[float]) -> Iterator[dict[st
                 "cross": distance(seen.marginals(codes, seen.cross), cross) / np.mean(base["cross"]),
                 "dealt": distance(seen.marginals(seen.codes(dealt, {}), seen.cross), cross) / np.mean(base["cross"]),
                 "three": distance(seen.marginals(codes, seen.cross), cross),
+                "partners": distance(seen.marginals(codes, seen.partners), partners),
                 "degrees": float(np.abs(shape - degrees).sum()),
                 "by value": distance(valued, by_value),
                 "own": distance(seen.marginals(codes, seen.own), own) / np.mean(base["own"]) if target else np.nan,
@@ -182,10 +186,11 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--json", type=Path, help="also append rows to this file")
     options = parser.parse_args()
-    columns = (
+    columns = [
         "cross",
         "dealt",
         "three",
+        "partners",
         "degrees",
         "by value",
         "own",
@@ -193,10 +198,8 @@ def main() -> None:
         "R2",
         "tested",
         "untaught",
-        "pairs",
-        "alone",
-        "seconds",
-    )
+    ]
+    columns += ["pairs", "alone", "seconds"]
     print(f"{'data':12}{'epsilon':>8}" + "".join(f"{c:>9}" for c in columns))
     for name in options.data:
         for row in measure(every[name](), options.seeds, options.epsilons):
