@@ -12,9 +12,8 @@ from typing import final
 import numpy as np
 
 from duckdb_dp.linop import Array, Integers
-from duckdb_dp.synthesis.links.degrees import Degrees
-from duckdb_dp.synthesis.links.draw_degrees import arranged, balance, in_order, spread, thin
-from duckdb_dp.synthesis.links.draw_degrees import drawn as drawn_degrees
+from duckdb_dp.synthesis.links.degrees import Degrees, arranged, balance, in_order, spread, thin
+from duckdb_dp.synthesis.links.degrees import drawn as drawn_degrees
 from duckdb_dp.synthesis.links.sides import Side
 from duckdb_dp.synthesis.links.swaps import Drawn, Pair, untangle
 from duckdb_dp.synthesis.links.ubs import ubs
@@ -87,8 +86,7 @@ def with_counts(end: End, expected: Array, partners: int, rng: np.random.Generat
     few = sizes[thin(sizes, most)].sum() > len(end.side.rows) * MANY
     if not few or len(sizes) * (most + 1) > LARGEST or expected.sum() > len(end.side.rows) * most:
         return end
-    counts = spread(end.degrees.of(end.side)[:, : most + 1], sizes, expected, end.side.types, rng)
-    return replace(end, counts=counts)
+    return replace(end, counts=spread(end.degrees.of(end.side)[:, : most + 1], sizes, expected, rng))
 
 
 def feasible(expected: Array, left: End, right: End, m: int, distinct: bool) -> Array:

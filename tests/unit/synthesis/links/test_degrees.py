@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from duckdb_dp.domain.domain import Domain
-from duckdb_dp.synthesis.links.degrees import Degrees, Measured, clipped, model
-from duckdb_dp.synthesis.links.draw_degrees import drawn, spread
+from duckdb_dp.synthesis.links.degrees import Degrees, Measured, clipped, drawn, model, spread
 from duckdb_dp.synthesis.links.per_unit import NoisyTable
 from duckdb_dp.synthesis.links.sides import side_of
 
@@ -45,27 +44,12 @@ def test_rows_of_thin_types_have_their_shares_too(rows: int) -> None:
     mean, types = float(shares @ np.arange(7)), 1200 // rows
     sums = np.zeros(types)
     for seed in range(20):
-        same = np.tile(shares, (types, 1)), np.full(types, rows), np.full(types, rows * mean)
-        counts = spread(*same, np.zeros((types, 1), np.int64), RNG(seed))
+        counts = spread(np.tile(shares, (types, 1)), np.full(types, rows), np.full(types, rows * mean), RNG(seed))
         assert (counts.sum(axis=1) == rows).all()
         assert (counts @ np.arange(7)).sum() == round(types * rows * mean)
         assert np.abs(counts.sum(axis=0) / counts.sum() - shares).sum() < 0.03
         sums += counts @ np.arange(7) / 20
     assert np.abs(sums - rows * mean).mean() < 3 * (rows if rows < 30 else 3) ** 0.5 / 20**0.5 + 0.5
-
-
-def test_values_of_thin_types_have_their_links_together() -> None:
-    """Types of few rows have what these draw, but all types of a value of an attribute have what is expected of them."""
-    rng = RNG(3)
-    types = np.stack([rng.integers(0, n, 600) for n in (2, 5, 9)], 1)
-    mean = 1.5 + types[:, 0] + 0.2 * types[:, 2]
-    shares = np.stack([clipped(m, 0.2, 10) for m in mean])
-    counts = spread(shares, np.ones(600, np.int64), mean, types, RNG(4))
-    held = counts @ np.arange(11)
-    for a in range(3):
-        gone = np.bincount(types[:, a], held) - np.bincount(types[:, a], mean)
-        assert np.abs(gone).max() < 16, a  # draws of their own differ by 50
-    assert held.std() > 2
 
 
 def test_full_and_empty_types() -> None:
