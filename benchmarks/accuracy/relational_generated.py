@@ -213,6 +213,24 @@ def households(n: int = 10_000) -> Linked:
     )
 
 
+def popular() -> Linked:
+    """Users with very different numbers of films, of which one is seen by most of them; users are protected."""
+    rng = np.random.default_rng(11)
+    n, m, degree = 4000, 200, 100
+    held = np.minimum(np.floor(np.exp(rng.normal(0.75, 1.4, n))), degree - 1).astype(np.int64)
+    fans = rng.permutation(n) < 3400
+    links = [(user, 1 + film) for user in range(n) for film in rng.choice(m - 1, held[user], replace=False).tolist()]
+    links += [(user, 0) for user in np.flatnonzero(fans).tolist()]
+    return Linked(
+        name="popular",
+        left={"age": rng.integers(0, 3, n)},
+        right={"kind": np.arange(m) % 50},
+        links=np.array(sorted(links)),
+        degree=degree,
+        protected="left",
+    )
+
+
 GENERATED = {
     "hospital": hospital,
     "shop": shop,
@@ -220,4 +238,5 @@ GENERATED = {
     "friends": friends,
     "sessions": sessions,
     "households": households,
+    "popular": popular,
 }

@@ -4,7 +4,7 @@ Each unit weighs at most 1 in each table but the last, whatever it holds, so tha
 not negative and sums to at most 1: sensitivity 1, in L1 and in L2. With k rows of a unit h, 1 <= k <= d, the tables are
 
     sizes_b(k, w)  = #{h with k rows: its own attribute b is w}
-    values_a(k, u) = sum over h with k rows of 1/k #{i: x_i^a = u}
+    values_a(K, u) = sum over h with k rows, k in the class K, of 1/k #{i: x_i^a = u}
     pairs_ab(u, v) = sum over h of 1/(k(k-1)) #{i != j: x_i^a = u and x_j^b = v}
     shares_A(u)    = sum over h of 1/k #{i: x_i^A = u}, of several attributes A
     capped_A(u)    = sum over h of min(k, c)/k #{i: x_i^A = u}, in which a unit weighs at most c
@@ -12,6 +12,7 @@ not negative and sums to at most 1: sensitivity 1, in L1 and in L2. With k rows 
 They are counted in whole numbers, times ``WEIGHT``: the weights of all but the first are rounded down.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, final
 
@@ -47,9 +48,9 @@ def sizes_of(most: int, *attribute: str) -> Clique:
     return (UNIT, "sizes", str(most), *attribute)
 
 
-def values_of(most: int, attribute: str) -> Clique:
-    """The table of values of an attribute by the number of rows of their unit."""
-    return (UNIT, "values", str(most), attribute)
+def values_of(first: Iterable[int], attribute: str) -> Clique:
+    """The table of values of an attribute by class of the number of rows of their unit: the least number of each class, from 1."""
+    return (UNIT, "values", ",".join(map(str, first)), attribute)
 
 
 def pairs_of(attribute: str, other: str) -> Clique:
@@ -108,7 +109,7 @@ class UnitRows:
             return self._pairs(names[0], names[1])
         if kind in ("shares", "capped"):
             return self._shares(names, int(clique[2]) if kind == "capped" else 1)
-        first = classes(int(clique[2]))
+        first = classes(int(clique[2])) if kind == "sizes" else np.array(clique[2].split(","), dtype=np.int64)
         size = self.domain.cells(names)
         cells = (np.searchsorted(first, self.held, side="right") - 1) * size
         if names:

@@ -14,15 +14,21 @@ from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.synthesis.links.adaptive_links import Learned, learn_links
 from duckdb_dp.synthesis.links.blocks import Blocks
+from duckdb_dp.synthesis.links.by_number import lifted
 from duckdb_dp.synthesis.links.degrees import Degrees
-from duckdb_dp.synthesis.links.fit import Tilt, tilted
+from duckdb_dp.synthesis.links.fit import Tilt, fit, tilted
 from duckdb_dp.synthesis.links.per_unit import measure_tables
-from duckdb_dp.synthesis.links.sides import Side
+from duckdb_dp.synthesis.links.sides import Side, coordinates
+from duckdb_dp.synthesis.links.within import Structure
 
 OF_LINKS, OF_TOTAL, BELIEVED, WORTH, SLACK = 0.05, 0.05, 0.2, 0.75, 0.005
 """Share for links that weigh more than as shares, share of this for what all of them weigh, and what part of the largest
 difference between two weightings is expected; what part of the error of shares has to be left for that to be worth its cost, at most; and
 an error that does not matter."""
+
+
+CERTAIN = 1e-9
+"""Ridge of what is fitted as it is, over the links."""
 
 
 @final
@@ -82,7 +88,12 @@ class ByUnit:
 
 
 def learn_by_unit(
-    by_unit: ByUnit, queryable: PrivateQueryable, sides: Sequence[Side], rho: float, track: Track = silent
+    by_unit: ByUnit,
+    queryable: PrivateQueryable,
+    sides: Sequence[Side],
+    structure: Structure | None,
+    rho: float,
+    track: Track = silent,
 ) -> tuple[Learned, ByUnit]:
     """What links of units go to: their shares, and then how links differ from what these predict; with the unit's side on the left.
 
@@ -94,6 +105,7 @@ def learn_by_unit(
         by_unit: what is known of the units.
         queryable: what measures.
         sides: both sides, the left one first.
+        structure: values by the number of links, where they were measured.
         rho: what may be spent.
         track: shows progress.
 
@@ -105,6 +117,8 @@ def learn_by_unit(
     extra = OF_LINKS * rho if most > 1 else 0.0
     known = by_unit.base(blocks), error
     learned = learn_links(blocks, queryable, rho=rho - extra, one_parent=True, known=known, per_unit=1, track=track)
+    if structure is not None:
+        by_unit = replace(by_unit, tilt=by_number(by_unit, blocks, learned.tilt, structure))
     if not extra:
         return learned, by_unit
     (weight,) = measure_tables(queryable, [(capped_of((), most), (1,), OF_TOTAL * extra)])
@@ -113,7 +127,41 @@ def learn_by_unit(
     known = expected if by_unit.end == 0 else expected.T, weight.variance * most**2 / total**2
     heavier = learn_links(blocks, queryable, rho=(1 - OF_TOTAL) * extra, one_parent=True, known=known, per_unit=most)
     spent = learned.spent | {"heavier": OF_TOTAL * extra + sum(heavier.spent.values())}
-    return replace(learned, spent=spent), replace(by_unit, tilt=heavier.tilt)
+    tilt = dict(by_unit.tilt)
+    for clique, more in heavier.tilt.items():
+        tilt[clique] = tilt[clique] + more if clique in tilt else more
+    return replace(learned, spent=spent), replace(by_unit, tilt=tilt)
+
+
+def by_number(by_unit: ByUnit, blocks: Blocks, tilt: Tilt, structure: Structure) -> Tilt:
+    """How the links' values differ from what shares predict of them, by what units with few links and with many go to.
+
+    Args:
+        by_unit: what is known of the units.
+        blocks: with the unit's side on the left.
+        tilt: of the shares.
+        structure: values by the number of links, as measured.
+
+    Privacy: post-processing.
+    """
+    names = [name for name in blocks.right.attributes if name in structure.values]
+    if not names or len(structure.first) < 2:
+        return {}
+    shares = tilted(blocks, by_unit.base(blocks), tilt, one_parent=True)
+    degrees, k = by_unit.degrees.of(blocks.left)[:, 1:], np.arange(1, by_unit.degrees.shares.size)
+    degrees /= np.maximum(degrees.sum(axis=1), 1e-300)[:, None]
+    parts = np.add.reduceat(degrees, structure.first - 1, axis=1)
+    rows, around = shares.sum(axis=1), shares * (degrees @ k)[:, None]
+    means = np.add.reduceat(rows @ degrees * k, structure.first - 1) / np.maximum(rows @ parts, 1e-300)
+    values = [blocks.indicator((name,), right=True) for name in names]
+    expected = [parts.T @ (shares @ value) for value in values]
+    found = lifted([structure.values[name] for name in names], expected, means)
+    wanted, ridges = dict[Clique, Array](), dict[Clique, float]()
+    for name, value, before, after in zip(names, values, expected, found, strict=True):
+        target = around.sum(axis=0) @ value * (means @ after) / np.maximum(means @ before, 1e-300)
+        wanted[(name,)] = coordinates(target[None] * (around.sum() / target.sum()))
+        ridges[(name,)] = CERTAIN * float(around.sum())
+    return fit(blocks, around, wanted, ridges, one_parent=True)[1]
 
 
 def heaviest(by_unit: ByUnit, queryable: PrivateQueryable, partners: Clique, rho: float) -> int:

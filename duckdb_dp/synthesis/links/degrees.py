@@ -88,7 +88,7 @@ def at_bound(measured: Measured, most: int) -> dict[str, float]:
     }
 
 
-def _means(most: int) -> Array:
+def means(most: int) -> Array:
     """The middle of each class of degrees."""
     first = classes(most)
     return np.asarray((first + np.append(first[1:] - 1, most)) / 2)
@@ -100,7 +100,7 @@ def mean_inverse(measured: Measured, most: int) -> float:
     Privacy: post-processing.
     """
     units = np.maximum(measured.sizes.table, 0.0)
-    return float(units @ (1 / _means(most)) / units.sum()) if units.any() else 1.0
+    return float(units @ (1 / means(most)) / units.sum()) if units.any() else 1.0
 
 
 @final
@@ -185,7 +185,7 @@ def model(measured: Measured, side: Side, domain: Domain, links: int) -> Degrees
         name: _by_value(
             table,
             found,
-            _means(most),
+            means(most),
             shares[0],
             held,
             within,

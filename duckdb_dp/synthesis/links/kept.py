@@ -17,6 +17,10 @@ ANY, EVEN = 0.05, 0.1
 may have its own."""
 
 
+NOTHING = 1e-9
+"""Of the largest eigenvalue: smaller ones are 0 but for rounding."""
+
+
 def outside(scale: Array) -> Array:
     """An orthonormal basis of what is orthogonal to 1 / scale, shape (n, n - 1)."""
     found = np.linalg.qr(np.concatenate([1 / scale[:, None], np.eye(len(scale))], axis=1))[0]
@@ -46,9 +50,10 @@ def kept_shares(tables: Sequence[Array]) -> tuple[Array, Array]:
     clear = above**2 > 4 * ratio
     strong = np.where(clear, (above + np.sqrt(np.where(clear, above**2 - 4 * ratio, 0.0))) / 2, 0.0)
     # The largest eigenvalue is large by selection too: each direction has the energy that its strength would have.
-    energy = np.stack([((turn.T @ table) ** 2).sum(axis=1) for table in tables]) * (
-        (1 + strong) / np.maximum(values, 1e-300)
-    )
+    # Of directions that no table has, as fewer vectors than directions leave some, rounding is all that is seen.
+    energy = np.stack([((turn.T @ table) ** 2).sum(axis=1) for table in tables])
+    any_ = values > NOTHING * float(values[-1])
+    energy = (1 + strong) * np.where(any_, energy / np.where(any_, values, 1.0), free[:, None])
     strong += EVEN * max(float(strong.sum()), ANY) / len(strong)
     spread = 1 + STRENGTHS[:, None] * strong
     logs = -0.5 * (free * np.log(spread).sum(axis=1)[:, None] + (1 / spread) @ energy.T)

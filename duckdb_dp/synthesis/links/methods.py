@@ -131,9 +131,9 @@ def links(
         before, found = queryable.left, known[unit]
         assert isinstance(found, Measured)
         sizes = measure_sizes(queryable, sides[unit].attributes, (OWN_OF_PARENTS if rules.child else OWN) * rho)
-        names = (*sides[1 - unit].attributes, *link_attributes)
         share, loudest = WITHIN_CHILDREN if rules.child else WITHIN
-        structure = measure_structure(queryable, names, share * rho, found.linked, loudest)
+        partners = sides[1 - unit].attributes
+        structure = measure_structure(queryable, partners, link_attributes, share * rho, found, loudest)
         spent["within units"] = before - queryable.left
     with threads(left, right):
         number = float(len(left.rows) if rules.child else rows or 0)
@@ -147,7 +147,7 @@ def links(
         by_unit = None if unit is None else _by_unit(unit, known[unit], shapes[unit], number, queryable.rows)
         if by_unit is not None:
             seen = sides if small(*sides) else tuple(sampled(side, rng) for side in sides)
-            learned, by_unit = learn_by_unit(by_unit, queryable, seen, queryable.left - own, track)
+            learned, by_unit = learn_by_unit(by_unit, queryable, seen, structure, queryable.left - own, track)
         drawn = _draw(queryable.domain, learned, left, right, shapes, size, rules, by_unit, rng, track)
     codes, ends = [], _codes(left, drawn[0]) | _codes(right, drawn[1])
     if link_attributes:
@@ -162,7 +162,7 @@ def links(
         found = known[unit]
         assert isinstance(found, Measured)
         all_codes = ends | dict(zip(link_attributes, codes, strict=True))
-        inside = sides, unit, found.rows, rules, queryable.rows
+        inside = sides, unit, found.rows, rules
         drawn, codes = _kept_within(structure, drawn, all_codes, codes, *inside, rng)
     spent |= learned.spent | ({"own": own} if own else {})
     detail = {"links": len(drawn[0]), "method": method, "spent": spent}
@@ -234,7 +234,6 @@ def _kept_within(
     unit: int,
     units: float,
     rules: Rules,
-    most: int,
     rng: np.random.Generator,
 ) -> tuple[tuple[Integers, Integers], list[Integers]]:
     """The same links, dealt anew among rows of the unit's side of one type, so that links of one unit have what they have in common."""
@@ -245,7 +244,6 @@ def _kept_within(
         sides[unit],
         codes,
         ends[1 - unit] if rules.no_self_links or (rules.distinct and not rules.child) else None,
-        most=most,
         scale=len(sides[unit].rows) / units,
         apart=(np.arange(len(sides[unit].rows)), np.arange(len(sides[1 - unit].rows))) if rules.no_self_links else None,
         rng=rng,

@@ -6,7 +6,6 @@ from typing import final
 
 import numpy as np
 
-from duckdb_dp.counting.units import classes
 from duckdb_dp.linop import Array, Integers
 from duckdb_dp.synthesis.links.sides import Side
 
@@ -74,10 +73,10 @@ class Dealt:
         codes: Mapping[str, Integers],
         sizes: Mapping[str, int],
         partners: Integers | None,
-        most: int,
+        least: Integers,
         apart: tuple[Integers, Integers] | None,
     ) -> "Dealt":
-        """From links in any order; contents are numbered in the order of their owners."""
+        """From links in any order; contents are numbered in the order of their owners. Classes are by the least number of each."""
         order = np.argsort(owners, kind="stable")
         units, first, number = np.unique(owners[order], return_index=True, return_counts=True)
         starts = np.cumsum([0, *(sizes[name] for name in codes)])
@@ -93,8 +92,8 @@ class Dealt:
             holds=np.arange(len(order)),
             first=first,
             number=number,
-            classes=np.searchsorted(classes(most), number, side="right") - 1,
-            depth=len(classes(most)),
+            classes=np.searchsorted(least, number, side="right") - 1,
+            depth=len(least),
             kinds=side.rows[units],
             partners=None if partners is None else partners[order],
             refused=refused,

@@ -12,12 +12,17 @@ from duckdb_dp.counting.units import classes, pairs_of, sizes_of, values_of
 from duckdb_dp.domain.domain import Domain
 from duckdb_dp.linop import Integers
 from duckdb_dp.private import PrivateQueryable
+from duckdb_dp.synthesis.links.by_number import starts, uneven
+from duckdb_dp.synthesis.links.degrees import Measured, means
 from duckdb_dp.synthesis.links.per_unit import NoisyTable, measure_tables
 from duckdb_dp.synthesis.links.redeal import Dealt, Targets, redeal
 from duckdb_dp.synthesis.links.sides import Side
 
 PAIRS = 0.7
 """Share of what is spent on ``measure_structure`` that goes to pairs of links; the rest is for values by the number of links."""
+
+UNEVEN = 0.2
+"""How far the links of all units can be from their shares, as an L1 distance, for tables without those of pairs to be worth their cost."""
 
 WIDEST, TOGETHER = 64, 400
 """Values of the largest attribute that is looked at, and of all of them together."""
@@ -29,22 +34,22 @@ class Structure:
     """Tables of units as measured.
 
     Attributes:
-        names: attributes of what a unit is linked to, and of the links.
         pairs: for two names, in order, the values of two links of one unit.
-        values: for each name, values by class of the number of links.
+        values: for each name, of what a unit is linked to or of the links, values by class of the number of links.
+        first: the least number of links of each class.
     """
 
-    names: tuple[str, ...]
     pairs: dict[tuple[str, str], NoisyTable]
     values: dict[str, NoisyTable]
+    first: Integers
 
 
-def looked_at(domain: Domain, names: Sequence[str]) -> tuple[str, ...]:
+def looked_at(domain: Domain, names: Sequence[str], widest: int = WIDEST) -> tuple[str, ...]:
     """The attributes whose tables are measured: small ones first, as many as there is room for."""
     chosen, room = [], TOGETHER
     for name in sorted(names, key=lambda name: (domain.sizes[name], name)):
         room -= domain.sizes[name]
-        if room >= 0 and 1 < domain.sizes[name] <= WIDEST:
+        if room >= 0 and 1 < domain.sizes[name] <= widest:
             chosen.append(name)
     return tuple(name for name in names if name in chosen)
 
@@ -64,37 +69,48 @@ def measure_sizes(queryable: PrivateQueryable, own: Sequence[str], rho: float) -
 
 
 def measure_structure(
-    queryable: PrivateQueryable, names: Sequence[str], rho: float, units: float, loudest: float
+    queryable: PrivateQueryable,
+    partners: Sequence[str],
+    own: Sequence[str],
+    rho: float,
+    units: Measured,
+    loudest: float,
 ) -> Structure | None:
-    """The tables of units over attributes of their links; None, at no cost, where their noise would drown them.
+    """The tables of units over attributes of their links; None, at no cost, where there is nothing that they say.
+
+    Where noise would drown the tables of pairs, values by the number of links are measured alone, of the partners, and only if units
+    differ much in that number: what all links together go to follows from them.
 
     Args:
         queryable: what measures.
-        names: attributes of what a unit is linked to, and of the links.
+        partners: attributes of what a unit is linked to.
+        own: attributes of the links.
         rho: what to spend.
-        units: how many units have links, as measured.
+        units: how many links they have, as measured.
         loudest: the largest L1 norm of the noise in a table of pairs, over the units, that is worth its cost.
 
     Privacy: spends rho at most; each table has sensitivity 1 for a unit.
     """
     domain, most = queryable.domain, queryable.rows
-    number, linked = len(classes(most)), looked_at(domain, names)
-    together = list(itertools.combinations_with_replacement(linked, 2)) if most > 1 else []
-    pairs = [(pairs_of(a, b), (domain.sizes[a], domain.sizes[b])) for a, b in together]
-    values = [(values_of(most, a), (number, domain.sizes[a])) for a in linked]
-    cells = sum(math.prod(shape) for _, shape in pairs)
-    if not pairs or cells * math.sqrt(1 / (math.pi * PAIRS * rho * len(pairs))) > loudest * units:
+    alike = looked_at(domain, (*partners, *own)) if most > 1 else ()
+    together = list(itertools.combinations_with_replacement(alike, 2))
+    cells = sum(domain.sizes[a] * domain.sizes[b] for a, b in together)
+    if not together or cells * math.sqrt(1 / (math.pi * PAIRS * rho * len(together))) > loudest * units.linked:
+        alike, together = (), []
+    differ = looked_at(domain, partners, TOGETHER) if uneven(units.sizes, means(most)) > UNEVEN else ()
+    names = tuple(dict.fromkeys((*alike, *differ)))
+    each = (1 - PAIRS) * rho / max(len(names), 1) * (1 - 1e-9)
+    first = starts(units.sizes, most, math.sqrt(0.5 / each))
+    if not together and (not names or len(first) == 1):
         return None
     asked = [
-        (clique, shape, rho * share / len(tables) * (1 - 1e-9))
-        for share, tables in ((PAIRS, pairs), (1 - PAIRS, values))
-        for clique, shape in tables
+        (pairs_of(a, b), (domain.sizes[a], domain.sizes[b]), PAIRS * rho / len(together) * (1 - 1e-9))
+        for a, b in together
     ]
+    asked += [(values_of(first.tolist(), name), (len(first), domain.sizes[name]), each) for name in names]
     found = iter(measure_tables(queryable, asked))
     return Structure(
-        names=linked,
-        pairs={pair: next(found) for pair in together},
-        values={name: next(found) for name in linked},
+        pairs={pair: next(found) for pair in together}, values={name: next(found) for name in names}, first=first
     )
 
 
@@ -105,7 +121,6 @@ def keep_structure(
     codes: dict[str, Integers],
     partners: Integers | None,
     *,
-    most: int,
     scale: float,
     apart: tuple[Integers, Integers] | None,
     rng: np.random.Generator,
@@ -121,18 +136,16 @@ def keep_structure(
         side: the unit's side.
         codes: of each attribute of the contents, for each link.
         partners: the other row of each link, which no owner may have twice; None where it may.
-        most: links of a unit at most.
         scale: synthetic units for each private one.
         apart: for both ends in one table, the position in it of each row of the unit's side and of the other one.
         rng: the source of randomness.
 
     Privacy: post-processing.
     """
-    names = structure.names
-    if not names or len(owners) < 2:
+    sizes = {name: size for name, noisy in structure.values.items() if (size := noisy.table.shape[1]) <= WIDEST}
+    if not sizes or len(owners) < 2:
         return np.arange(len(owners))
-    sizes = {name: structure.values[name].table.shape[1] for name in names}
-    dealt = Dealt.of(owners, side, {name: codes[name] for name in names}, sizes, partners, most, apart)
+    dealt = Dealt.of(owners, side, {name: codes[name] for name in sizes}, sizes, partners, structure.first, apart)
     return redeal(dealt, _targets(structure, dealt, scale), rng)
 
 
@@ -152,8 +165,8 @@ def _targets(structure: Structure, dealt: Dealt, scale: float) -> Targets:
         for place, part in ((here, aim), (here[::-1], aim.T)):
             aims.pairs[place] = part
             aims.of_pairs[place] = 1 / variance
-    for name, noisy in structure.values.items():
-        columns = dealt.spans[name]
+    for name, columns in dealt.spans.items():
+        noisy = structure.values[name]
         table, variance = noisy.table * scale, noisy.variance * scale**2
         aims.values[:, columns] = NoisyTable(table, variance).around(values[:, columns])
         aims.of_values[:, columns] = 1 / variance

@@ -48,7 +48,7 @@ def queryable(pairs: Integers, users: Side, films: Side, rho: float, bits: objec
         domain.attributes: np.unique(cells, return_counts=True),
         (UNIT, *domain.attributes): (cells, np.bincount(pairs[:, 0])[pairs[:, 0]]),
     }
-    for place, (tag, n) in enumerate((("u.linked", USERS), ("f.linked", FILMS))):
+    for place, (tag, n) in enumerate((("u.linked", len(users.rows)), ("f.linked", len(films.rows)))):
         held = len(np.unique(pairs[:, place]))
         blocks[tag,] = (np.array([0, 1]), np.array([n - held, held]))
     counts = Counts(Domain({**domain.sizes, "u.linked": 2, "f.linked": 2}), blocks)
@@ -90,6 +90,28 @@ def test_links_weigh_more_than_as_shares_where_that_says_something() -> None:
         assert ("heavier" in detail["spent"]) == counted, (degrees, rho)
         assert opened.left == pytest.approx(0, abs=1e-6 * rho)
         assert detail["spent"].get("heavier", 0.0) <= OF_LINKS * rho
+
+
+def test_a_kind_of_nearly_everybody_has_its_links_where_noise_is_large() -> None:
+    """Too large for weights of more than one link: values by the number of links say what units with many go to."""
+    rng, n = np.random.default_rng(8), 3000
+    held = np.minimum(np.floor(np.exp(rng.normal(0.7, 1.3, n))), MOST - 1).astype(np.int64)
+    kinds = np.arange(100) % 25
+    users = side_of(("u.kind",), np.zeros((n, 1), np.int64), max_degree=MOST, linked="u.linked")
+    films = side_of(("f.genre",), kinds[:, None], linked="f.linked")
+    pairs = [(u, 1 + f) for u in range(n) for f in rng.choice(99, held[u], replace=False).tolist()]
+    pairs += [(u, 0) for u in range(n) if u % 10]
+    links_ = np.array(sorted(pairs))
+    real = by_genre(links_[:, 1], films) / len(links_)
+    each = 1 / np.bincount(links_[:, 0], minlength=n)[links_[:, 0]]
+    assert np.bincount(kinds[links_[:, 1]], each)[0] / each.sum() > 2 * real[0]
+    shares = []
+    for seed in range(3):
+        opened = queryable(links_, users, films, 0.3, SeededEntropy(seed))
+        found, detail = links(opened, users, films, unit=0, rng=np.random.default_rng(seed))
+        assert "heavier" not in detail["spent"]
+        shares.append(by_genre(found[1], films)[0] / len(found[1]))
+    assert np.mean(shares) == pytest.approx(real[0], rel=0.2)
 
 
 def test_a_number_of_links_that_is_asked_for_changes_no_shares() -> None:

@@ -118,7 +118,18 @@ def test_pairs_that_noise_would_drown_are_not_looked_at() -> None:
     assert queryable.left < 1e-14
 
 
-@pytest.mark.parametrize("shapes", [[(3, 1)] * 8, [(4, n) for n in (1, 6, 20, *[1] * 18)], [(1, 5)], [(2, 2), (2, 30)]])
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        [(3, 1)] * 8,
+        [(4, n) for n in (1, 6, 20, *[1] * 18)],
+        [(1, 5)],
+        [(2, 2), (2, 30)],
+        [(4, 1)],
+        [(4, 1)] * 3,
+        [(9, 3), (9, 2)],
+    ],
+)
 def test_of_noise_alone_little_is_kept(shapes: list[tuple[int, int]]) -> None:
     """Its energy in the directions in which it happens to be largest is no reason to believe it."""
     rng = np.random.default_rng(1)

@@ -35,9 +35,9 @@ def tables(side: Side, owners: Integers, colours: Integers, deviation: float, se
         return NoisyTable((exact + rng.normal(0, deviation, exact.shape)).reshape(shape), deviation**2)
 
     return Structure(
-        names=("colour",),
         pairs={("colour", "colour"): noisy(pairs_of("colour", "colour"), 3, 3)},
-        values={"colour": noisy(values_of(MOST, "colour"), MOST, 3)},
+        values={"colour": noisy(values_of(range(1, MOST + 1), "colour"), MOST, 3)},
+        first=np.arange(1, MOST + 1),
     )
 
 
@@ -55,7 +55,6 @@ def kept(structure: Structure, side: Side, owners: Integers, colours: Integers, 
         side,
         {"colour": colours},
         partners,
-        most=MOST,
         scale=1.0,
         apart=None,
         rng=np.random.default_rng(5),
