@@ -107,7 +107,7 @@ def test_joins_are_duckdbs(exact: Any, put: Any, key: str) -> None:
         assert all(all(map(close, mine, theirs)) for mine, theirs in zip(here, there, strict=True)), select
 
 
-CHOSEN = [select for select in SELECTS if "median" not in select]
+CHOSEN = [select for i, select in enumerate(SELECTS) if i in (0, 1, 4, 6, 9, 11, 12)]
 
 
 @pytest.mark.some(1, "backend")
@@ -116,7 +116,7 @@ def test_sums_whose_bounds_are_chosen_are_duckdbs(exact: Any, put: Any, key: str
     named = made(exact, put, key, len(key) + 1, LARGE)
     for select in [*CHOSEN, "SELECT sex, avg(age) AS m, stddev(result) AS d FROM {people} JOIN {visits} v ON id = person "
                    "JOIN {tests} USING (visit) GROUP BY sex"]:  # fmt: skip
-        for clip in ("max_rows := 'auto'", "clip := 20"):
+        for clip in ("max_rows := 'auto'", "clip := 20")[: 1 + ("stddev" in select)]:
             texts = (select.format(**names).replace("'", "''") for names in named.values())
             here, there = (exact(f"FROM dp_sql('{text}', mu := 1000, {clip})") for text in texts)
             assert len(here) == len(there) > 0

@@ -22,8 +22,8 @@ from duckdb_dp.request import Request
 from duckdb_dp.sql.clipped_counts import SHRINK, TINY
 from duckdb_dp.sql.engines.sums import Blocks, Table, block, columns_of, placed, unit_of
 
-PART = 20
-"""Binary digits of the parts in which a whole number is added up: 2^43 rows of a unit fit 64 bits."""
+HIGH, LOW = 31, 30
+"""Binary digits of a number below its high part, and behind the point: so 2^32 rows of a unit add up to less than 2^63 in each part."""
 
 _SUM = Sequence[tuple[Expression, float]]
 
@@ -145,9 +145,7 @@ def _cell(n: Expression, clip: Clip) -> Expression:
 
 def _trunc(x: Expression) -> Expression:
     """A float64 without what stands behind its point."""
-    import ibis
-
-    return ibis.ifelse(x >= 0, x.floor(), x.ceil()).cast("int64")
+    return (x.sign() * x.abs().floor()).cast("int64")
 
 
 def _parts(rows: Any, one: Sum) -> list[tuple[Expression, float]]:
@@ -169,14 +167,13 @@ def _parts(rows: Any, one: Sum) -> list[tuple[Expression, float]]:
     x = (x - one.centre) * (x - one.centre) if one.square else x - one.centre
     scaled = ibis.greatest(ibis.least(x * 2.0**one.scale, ibis.literal(2.0**WHOLE)), ibis.literal(-(2.0**WHOLE)))
     scaled = ibis.ifelse(known, scaled, ibis.literal(0.0))
-    found, weight = [], 2.0 ** (WHOLE - PART)
-    while weight > 2.0**-FRACTION:
-        # Digits from the highest on; the rest is exact, as a float64 less its own first digits.
-        digits = _trunc(scaled / weight)
-        found.append((digits, weight * 2.0**-one.scale))
-        scaled = scaled - digits.cast("float64") * weight
-        weight *= 2.0**-PART
-    return found
+    # Multiples of powers of 2, which a float64 is divided into without rounding.
+    high = (scaled / 2.0**HIGH).floor()
+    rest = scaled - high * 2.0**HIGH
+    middle = rest.floor()
+    low = ((rest - middle) * 2.0**LOW).floor()
+    unit = 2.0**-one.scale
+    return [(high.cast("int64"), unit * 2.0**HIGH), (middle.cast("int64"), unit), (low.cast("int64"), unit * 2.0**-LOW)]
 
 
 def _whole_sum(one: Sum, parts: _SUM) -> Expression:
