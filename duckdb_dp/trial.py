@@ -50,9 +50,6 @@ MEAN_ALONE = math.sqrt(1 / 2)
 
 UNBIASED = "unbiased"
 
-MECHANISMS = tuple(dict.fromkeys([*PLANNERS, *PURE_PLANNERS, *ADAPTIVE]))
-"""All that might answer a request for marginals."""
-
 LEANING = 0.4
 """Share of the records in which an attribute follows another one; then pairs are about a quarter of the rows from independence."""
 
@@ -85,14 +82,14 @@ def trial(request: Request, rows: int) -> tuple[Tried, ...]:
     Privacy: costs nothing; depends on public facts only.
     """
     if all(request.domain.cells(question.clique) > CELLS for question in request.questions):
-        return tuple(one for name in MECHANISMS for one in _untried(replace(request, mechanism=name), rows))
+        return tuple(one for name in _mechanisms() for one in _untried(replace(request, mechanism=name), rows))
     small = sampled(request)
     records = min(rows, RECORDS)
     small = replace(small, cost=_scaled(small, rows / records))
     table = _records(small, records)
     seeds = range(2, 2 + max(1, min(DRAWS, DRAWN // sum(map(small.domain.cells, set(small.cliques))))))
     found: list[Tried] = []
-    for name in MECHANISMS:
+    for name in _mechanisms():
         asked = replace(request, mechanism=name)
         try:
             check(asked)
@@ -114,6 +111,11 @@ def trial(request: Request, rows: int) -> tuple[Tried, ...]:
             for kind in KINDS
         ]
     return tuple(found)
+
+
+def _mechanisms() -> list[str]:
+    """All that might answer a request for marginals, those too that somebody has added."""
+    return list(dict.fromkeys([*PLANNERS, *PURE_PLANNERS, *ADAPTIVE]))
 
 
 def _untried(request: Request, rows: int) -> list[Tried]:
