@@ -27,7 +27,7 @@ MEMBERS = ("customer", "orders", "lineitem")
 DECLARED = """
 CALL dp_link('orders', "references" := {'o_custkey': 'customer.c_custkey'});
 CALL dp_link('lineitem', "references" := {'l_orderkey': 'orders.o_orderkey'});
-CALL dp_protect(['customer', 'orders', 'lineitem'], unit := 'customer.c_custkey', epsilon := 1000, delta := 1e-9, max_rows := {'orders': 40, 'lineitem': 200});
+CALL dp_protect(['customer', 'orders', 'lineitem'], unit := 'customer.c_custkey', epsilon := 1000, delta := 1e-9);
 CALL dp_public(['supplier', 'nation', 'region']);
 CALL dp_attribute('lineitem', 'l_returnflag', "values" := ['A', 'N', 'R']);
 CALL dp_attribute('lineitem', 'l_quantity', low := 0, high := 50, step := 5);
