@@ -13,13 +13,13 @@ from duckdb_dp.adaptive.neyman.allocation import (
     Residual,
     allocate,
     certain,
-    effective,
     effective_all,
     prior_precision,
     scored,
     squared_distance,
     uneven,
 )
+from duckdb_dp.adaptive.neyman.alone import spreads
 from duckdb_dp.adaptive.neyman.scores import SHARES, Scores, price, score
 from duckdb_dp.adaptive.neyman.triples import cost, residuals, scoring, triples
 from duckdb_dp.domain.domain import Clique, Domain
@@ -240,9 +240,9 @@ def _residuals(queryable: PrivateQueryable, parts: Parts, state: State, scores: 
     """What is known of the total and of singles, by their precisions, and of pairs, by their scores."""
     domain, best, precisions = queryable.domain, state.best, state.known.precisions
     found: dict[Clique, Residual] = {(): certain(1.0, 1.0, precisions[()])}
-    for name in parts.singles:
-        cells = effective(best.singles[name,], 0.5)
-        found[name,] = certain(cells, cost(domain, (name,)), precisions.get((name,), 0.0))
+    alone = spreads({(name,): best.singles[name,] for name in parts.singles}, precisions)
+    for clique, cells in alone.items():
+        found[clique] = certain(cells, cost(domain, clique), precisions.get(clique, 0.0))
     # What the noise of its singles makes of a pair's distance is no sign of anything between them.
     noise = {
         clique: squared_distance(one.cells, 1 / one.known[0]) if one.measured else 0.0 for clique, one in found.items()
