@@ -14,6 +14,7 @@ from duckdb_dp.domain.domain import canonical
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.sql import catalog, declarations, views
 from duckdb_dp.sql.arguments import Arguments, Place, candidates, name_parts
+from duckdb_dp.sql.external_tables import relation
 from duckdb_dp.sql.family import family
 from duckdb_dp.sql.registry import Function, Rows, register
 from duckdb_dp.sql.session import Session
@@ -40,6 +41,8 @@ def rows(session: Session, arguments: Arguments, place: Place, _seen: str) -> Ro
         name = (dataset.catalog, SCHEMA, name[2])
     asked = arguments.get("max_rows")
     view = views.compiled(session, found, query, bounded=asked is None and not any(one.auto_rows for one in datasets))
+    if dataset.schema == SCHEMA:  # or it is refused there, where its rows are asked
+        relation(session, name, view.sql)
     owner = [views.apart(column, view.columns) for column in found.unit]
     declared = NewMember(
         name=name,

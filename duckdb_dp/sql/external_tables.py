@@ -1,6 +1,6 @@
 """Tables of other engines: attaching them, finding them by name, and the counts that a request needs of them."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import duckdb
 
@@ -17,9 +17,6 @@ from duckdb_dp.sql.links import DEGREE, LINKED, from_request
 from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis import quality
 from duckdb_dp.synthesis.database import Name
-
-if TYPE_CHECKING:
-    from duckdb_dp.grouped_sums import Source as Rows
 
 ENGINES = {"duckdb", "spark"}
 """Engines in which values are summed: expressions of rows are tested to have DuckDB's values there."""
@@ -52,7 +49,8 @@ def counted(session: Session, request: Request, cliques: tuple[Clique, ...] | No
         return links.count_links(links_of(session, request), unit_key)
     if cliques is None:
         cliques = quality.cliques(request)
-    table = relation(session, (request.catalog, request.schema, request.table), request.source, now=True)
+    sql = None if request.source is None else request.source.sql
+    table = relation(session, (request.catalog, request.schema, request.table), sql, now=True)
     return count.count(table, request, unit_key, cliques), True
 
 
@@ -124,19 +122,19 @@ def attach(con: duckdb.DuckDBPyConnection, session: Session, name: str, table: A
     session.attached.add(given)
 
 
-def relation(session: Session, name: Name, rows: "Rows | None", *, now: bool = False) -> Source:
+def relation(session: Session, name: Name, sql: str | None, *, now: bool = False) -> Source:
     """The attached table of that full name, or the join of attached tables that stands for it, as a table of their engine.
 
     Args:
         session: what is attached.
         name: of the dataset's table.
-        rows: the join; None for the table itself.
+        sql: the join; None for the table itself.
         now: whether the tables of a join are compared with those that the engine has now.
 
     Raises:
         DPError: a table is not attached now, or has changed, or the engine may have other rows of the join than DuckDB.
     """
-    if rows is None:
+    if sql is None:
         return source(session, name)
     from duckdb_dp.sql.engines import joined  # for import time: it brings sqlglot
 
@@ -146,7 +144,7 @@ def relation(session: Session, name: Name, rows: "Rows | None", *, now: bool = F
             found.check_now((), ())
         return found
 
-    return joined.source(rows.sql, name[2], find)
+    return joined.source(sql, name[2], find)
 
 
 def source(session: Session, name: Name) -> Source:

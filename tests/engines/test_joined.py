@@ -243,5 +243,7 @@ def test_what_the_engine_may_answer_differently_is_refused(exact: Any, put: Any)
     assert "copy 'people_there' to DuckDB" in exact.refused(
         "CALL dp_protect(['people_there', 'here'], unit := 'people_there.id', mu := 1, delta := 1e-9)"
     )
+    view = "SELECT p.sex, v.kind % 2 AS odd FROM {people} p JOIN {visits} v ON p.id = v.person".format(**named)
+    assert "expressions of its rows are made of" in exact.refused(f"CALL dp_view('odd_kinds', '{view}')")
     assert "is not public" in exact.refused("CALL dp_public('people_there')")
     assert exact("SELECT releases FROM dp_budget() WHERE dataset = 'people_there'") == [(0,)]

@@ -48,7 +48,7 @@ class Source:
         """
         if type(table).__module__.split(".")[0] != "ibis" or not hasattr(table, "get_backend"):
             raise DPError(
-                f"attach: the source of '{name}' is a {type(table).__name__}; give an Ibis table "
+                f"attach: the source of '{name}' is of type {type(table).__name__}; give an Ibis table "
                 "(pip install 'duckdb-dp[spark]'), e.g. ibis.pyspark.connect(spark).table('events')."
             )
         try:

@@ -86,7 +86,7 @@ def _source(session: Session, name: Name, part: GroupedSums, *, now: bool = Fals
     """
     if part.source is None:
         return session.attached.find(*name)
-    return relation(session, name, part.source, now=now)
+    return relation(session, name, part.source.sql, now=now)
 
 
 def _readings(session: Session, request: Request) -> Sequence[Reading | Clipped]:

@@ -19,11 +19,14 @@ from duckdb_dp.domain.domain import Clique
 from duckdb_dp.grouped_sums import BITS, FRACTION, PER_OCTAVE, WHOLE, GroupedSums, Sum
 from duckdb_dp.plan.clipping import Clip
 from duckdb_dp.request import Request
-from duckdb_dp.sql.clipped_counts import SHRINK, TINY
-from duckdb_dp.sql.engines.sums import Blocks, Table, block, columns_of, placed, unit_of
+from duckdb_dp.sql.clipped_counts import SHRINK
+from duckdb_dp.sql.engines.sums import Blocks, Table, block, columns_of, numbered, placed, unit_of
 
 HIGH, LOW = 31, 30
 """Binary digits of a number below its high part, and behind the point: so 2^32 rows of a unit add up to less than 2^63 in each part."""
+
+LEAST = 1e-300
+"""Below all that a unit adds, as bounds go from 1e-100 on; no denormal number, which some engines take for 0."""
 
 _SUM = Sequence[tuple[Expression, float]]
 
@@ -104,7 +107,7 @@ class Clipped:
         rows = columns_of(self.part, table, self._engine)
         parts = {i: _parts(rows, one) for i, one in enumerate(self.part.sums)}
         adding = {f"s{i}_{j}": part for i, each in parts.items() for j, (part, _) in enumerate(each)}
-        found = placed(self.part, self._request, table, self._engine, self._unit, adding)
+        found = numbered(self.part, placed(self.part, self._request, table, self._engine, self._unit, adding))
         keys = {name: found[name] for name in self._unit}
         keys |= {f"b{i}": by_bytes(key) for i, key in enumerate(keys.values()) if key.type().is_string()}
         sums = found.group_by(k=found["k"], **keys).aggregate(**{name: found[name].sum() for name in adding})
@@ -123,7 +126,7 @@ class Clipped:
         keys = [name for name in rows.columns if name[0] in "ub"]
         unit = ibis.window(group_by=keys)
         parts = [rows[f"d{index - self._first}"].abs() for index in clip.sums]
-        found = rows.mutate(m=ibis.greatest(reduce(ibis.greatest, parts).max().over(unit), ibis.literal(TINY)))
+        found = rows.mutate(m=ibis.greatest(reduce(ibis.greatest, parts).max().over(unit), ibis.literal(LEAST)))
         shares = [part / found["m"] for part in (found[f"d{index - self._first}"].abs() for index in clip.sums)]
         steps = [(share if self._pure else share * share) * 2.0**FRACTION for share in shares]
         found = found.mutate(t=reduce(lambda a, b: a + b, steps).ceil().cast("int64"))

@@ -7,7 +7,6 @@ from sqlglot import exp, parse_one
 from duckdb_dp.counting.encode import quote
 from duckdb_dp.counting.engines.source import Source
 from duckdb_dp.errors import DPError
-from duckdb_dp.sql import own_names
 from duckdb_dp.sql.external_tables import source
 from duckdb_dp.sql.session import Session
 from duckdb_dp.sql.typed import alone
@@ -32,14 +31,13 @@ def read(session: Session, select: str) -> list[tuple[Any, ...]]:
     with alone() as connection:
         for number, table in enumerate(list(query.find_all(exp.Table))):
             own = source(session, (table.catalog, table.db, table.name))
-            rows = _rows(own)
-            connection.register(f"given{number}", rows)
+            connection.register(f"given{number}", _rows(own))
             typed = ", ".join(f"CAST({quote(name)} AS {type_}) AS {quote(name)}" for name, type_ in own.columns.items())
             connection.execute(f"CREATE TEMP TABLE public{number} AS SELECT {typed} FROM given{number}")
             here = exp.to_table(f"public{number}")
             here.set("alias", table.args.get("alias"))
-            table.replace(here) if table.parent is not None else None
-        return connection.execute(own_names.unbound(query.sql("duckdb"))).fetchall()
+            table.replace(here)
+        return connection.execute(query.sql("duckdb")).fetchall()
 
 
 def _rows(own: Source) -> Any:

@@ -108,7 +108,7 @@ class Reading:
         """The rows that count: the unit, the cell k of the group's attributes, and what they add to each sum, s0, s1, ..."""
         rows = columns_of(self.part, table, self._engine)
         adding = {f"s{i}": added(rows, one) for i, one in enumerate(self.part.sums)}
-        found = _inside(self.part, self._request, table, self._engine, self._unit, adding)
+        found = placed(self.part, self._request, table, self._engine, self._unit, adding)
         found = found.filter(reduce(lambda a, b: a | b, [found[name].notnull() for name in adding]))
         return bound(found, list(self._unit), self._request.max_rows, self._key) if self._unit else found
 
@@ -123,8 +123,6 @@ class Reading:
 
     def _other(self, rows: Table, index: int, number: int) -> Table:
         """A sum in which each unit counts once in a group; a number of distinct values; or the cells of a quantile."""
-        import ibis
-
         one, name = self.part.sums[index], f"s{index}"
         rows = rows.filter(rows[name].notnull())
         if one.kind == "values":
@@ -133,9 +131,7 @@ class Reading:
             rows = rows.mutate(k=rows["k"] * one.cells.size + rows[name])
             found = rows.group_by("k").aggregate(n=rows.count())
         else:
-            if self.part.groups is not None:
-                numbers = ibis.literal(list(self.part.groups), "array<int64>")
-                rows = rows.mutate(k=numbers[rows["k"]])
+            rows = numbered(self.part, rows)
             aliases = list(self._unit)
             apart = {
                 f"b{i}": by_bytes(rows[alias]) for i, alias in enumerate(aliases) if rows[alias].type().is_string()
@@ -146,7 +142,7 @@ class Reading:
         return block(number, found["k"], [found["n"]])
 
 
-def _inside(
+def placed(
     part: GroupedSums,
     request: Request,
     table: Table,
@@ -186,21 +182,13 @@ def _inside(
     return found.filter(found["k"].isin(inside)) if len(inside) < len(part.groups) else found
 
 
-def placed(
-    part: GroupedSums,
-    request: Request,
-    table: Table,
-    engine: str,
-    unit: Mapping[str, str],
-    adding: Mapping[str, Expression],
-) -> Table:
-    """The same, with the number of the group as k."""
+def numbered(part: GroupedSums, rows: Table) -> Table:
+    """The same rows with the number of the group, which several cells may have, as k."""
     import ibis
 
-    found = _inside(part, request, table, engine, unit, adding)
     if part.groups is None:
-        return found
-    return found.mutate(k=ibis.literal(list(part.groups), "array<int64>")[found["k"]])
+        return rows
+    return rows.mutate(k=ibis.literal(list(part.groups), "array<int64>")[rows["k"]])
 
 
 def columns_of(part: GroupedSums, table: Table, engine: str) -> Rows:
