@@ -7,8 +7,8 @@ from importlib import import_module
 from threading import Lock
 from typing import Any
 
-_LIBRARIES = ("numpy", "scipy.linalg", "scipy.optimize")
-"""Each brings threads of its own."""
+_LIBRARIES = ("numpy", "scipy.linalg")
+"""Each brings threads of its own; those of scipy.linalg are those of all of scipy."""
 
 _lock = Lock()
 _inside = 0

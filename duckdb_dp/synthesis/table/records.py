@@ -37,16 +37,18 @@ def draw(forest: Model, rows: int, rng: np.random.Generator) -> Codes:
     return codes
 
 
-def farthest(codes: Codes, domain: Domain, targets: Mapping[Clique, Array], work: float = WORK) -> dict[Clique, Array]:
-    """The targets that records are fitted to: all, or those from which the records are farthest in L1, whose gains are no more work.
+def farthest(
+    codes: Codes, domain: Domain, targets: Mapping[Clique, Array], most: float = WORK[1]
+) -> dict[Clique, Array]:
+    """The targets that records are fitted to: all, or those from which the records are farthest in L1, which take no more work.
 
     So time is bounded, and not the number of pairs: all 780 of 40 binary attributes and 100,000 records, of which 300 left the others
     at 30 times the error of their estimates.
 
     Privacy: post-processing.
     """
-    gains = {pair: fitting.gains(codes, table.shape) for pair, table in targets.items()}
-    if sum(gains.values()) <= work:
+    work = {pair: fitting.work(codes, table.shape) for pair, table in targets.items()}
+    if sum(work.values()) <= most:
         return dict(targets)
     column = {name: i for i, name in enumerate(domain.attributes)}
 
@@ -57,8 +59,8 @@ def farthest(codes: Codes, domain: Domain, targets: Mapping[Clique, Array], work
         return float(np.abs(held - table.reshape(-1) / table.sum()).sum())
 
     chosen = sorted(targets, key=distance, reverse=True)
-    ends = np.cumsum([gains[pair] for pair in chosen])
-    return {pair: targets[pair] for pair, end in zip(chosen, ends, strict=True) if end <= work}
+    ends = np.cumsum([work[pair] for pair in chosen])
+    return {pair: targets[pair] for pair, end in zip(chosen, ends, strict=True) if end <= most}
 
 
 def fitted(rows: int) -> int:

@@ -70,6 +70,11 @@ class Pairs:
     change: Costs
     held: Costs
 
+    @property
+    def distance(self) -> float:
+        """The mean of (count - target)^2 / (target + 1) over all cells."""
+        return float(np.dot(self.gaps**2, self.weights)) / max(len(self.gaps), 1)
+
     @classmethod
     def of(cls, codes: Codes, domain: Domain, targets: Mapping[Clique, Array]) -> "Pairs":
         """The pairs of some records, shape (rows, attributes), and of their targets, of any positive totals."""

@@ -51,7 +51,7 @@ def run():
             with threads.one_thread():
                 with threads.one_thread(with_scipy=True):  # whose threads are others
                     found.append(seen())
-                    found.append("scipy.optimize" in sys.modules)
+                    found.append("scipy.linalg" in sys.modules)
                 found.append(seen())
             threadpool_limits(3, user_api="blas")
             """,

@@ -27,7 +27,7 @@ def targets(domain: Domain, codes: Codes) -> dict[tuple[str, ...], Array]:
 def test_records_reach_the_targets(domain: Domain, codes: Codes, targets: dict[tuple[str, ...], Array]) -> None:
     start = np.stack([RNG(i).permutation(column) for i, column in enumerate(codes.T)], axis=1)
     before = start.copy()
-    found = fitting.fit(start, domain, targets, RNG(0), 20)
+    found = fitting.fit(start, domain, targets, RNG(0), 200)
     assert np.array_equal(start, before)
     assert objective(domain, found, targets) < 0.01 * objective(domain, start, targets)
     assert errors(counted(domain, codes), counted(domain, found), list(targets)).max() < 0.03
@@ -78,7 +78,7 @@ def test_large_attributes_move_few_records_at_a_time(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(fitting, "ENTRIES", 1000)
     domain = Domain({"a": 100, "b": 2})
     codes = np.zeros((2000, 2), dtype=np.int32)
-    found = fitting.fit(codes, domain, {("a", "b"): np.full((100, 2), 10.0)}, RNG(0), 400)
+    found = fitting.fit(codes, domain, {("a", "b"): np.full((100, 2), 10.0)}, RNG(0), 200)
     assert errors(counted(domain, found), lambda clique: np.ones(200), [("a", "b")])[0] < 0.4
 
 
@@ -126,20 +126,32 @@ def test_an_attribute_is_seen_as_its_pairs_say(
             assert pairs.held[0, attribute] == pytest.approx(held, rel=1e-4)
 
 
-@pytest.mark.parametrize(("work", "sweeps"), [(0, fitting.SWEEPS[0]), (1e18, fitting.SWEEPS[1])])
+@pytest.mark.parametrize(
+    ("work", "near", "sweeps"), [((0, 0), 0, 1), ((0, 1e18), np.inf, 1), ((0, 1e18), 0, fitting.SWEEPS)]
+)
 def test_sweeps_end_by_the_work(
     monkeypatch: pytest.MonkeyPatch,
     domain: Domain,
     codes: Codes,
     targets: dict[tuple[str, ...], Array],
-    work: float,
+    work: tuple[float, float],
+    near: float,
     sweeps: int,
 ) -> None:
+    """After little work where records are near, and after much where they are not."""
     monkeypatch.setattr(fitting, "WORK", work)
+    monkeypatch.setattr(fitting, "NEAR", near)
+    monkeypatch.setattr(fitting, "CLOSE", 0)
     codes = codes[:40]
     start = np.stack([RNG(i).permutation(column) for i, column in enumerate(codes.T)], axis=1)
     found = fitting.fit(start, domain, targets, RNG(3))
     assert np.array_equal(found, fitting.fit(start, domain, targets, RNG(3), sweeps))
+
+
+def test_records_that_are_close_are_left_alone(
+    domain: Domain, codes: Codes, targets: dict[tuple[str, ...], Array]
+) -> None:
+    assert np.array_equal(fitting.fit(codes, domain, targets, RNG(0)), codes)
 
 
 def test_copies() -> None:
@@ -166,7 +178,7 @@ def test_as_many_pairs_are_fitted_as_the_work_allows() -> None:
     pairs = {(a, b): np.ones((2, 2)) for i, a in enumerate(bits.attributes) for b in bits.attributes[i + 1 :]}
     assert records.farthest(codes, bits, pairs) == pairs
     near, far = {("a0", "a1"): np.ones((2, 2)), ("a2", "a3"): np.ones((2, 2))}, {("a1", "a2"): np.eye(2) + 1e-9}
-    one = fitting.gains(codes, (2, 2))
+    one = fitting.work(codes, (2, 2))
     assert list(records.farthest(codes, bits, near | far, one)) == list(far)
     assert next(iter(records.farthest(codes, bits, near | far, 2.5 * one))) == ("a1", "a2")
     assert len(records.farthest(codes, bits, near | far, 2.5 * one)) == 2
