@@ -36,7 +36,7 @@ class Options:
         method: 'forest' (needs no extra), 'mst' or 'aim' (by mbi).
         rounds: 'forest': how often all pairs are scored and some measured, by default 3; where 'neyman' cannot do that, how
             many pairs are measured, by default 3 for each attribute.
-        sweeps: 'forest': steps per attribute by which records are fitted; by default as many as take a second or two, or ten where records are far from fitting.
+        sweeps: 'forest': steps per attribute by which records are fitted; by default as many as take a second or two, or up to ten.
         order: 'aim': the workload is all marginals of that many attributes.
 
     Raises:

@@ -78,7 +78,7 @@ def test_large_attributes_move_few_records_at_a_time(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(fitting, "ENTRIES", 1000)
     domain = Domain({"a": 100, "b": 2})
     codes = np.zeros((2000, 2), dtype=np.int32)
-    found = fitting.fit(codes, domain, {("a", "b"): np.full((100, 2), 10.0)}, RNG(0), 200)
+    found = fitting.fit(codes, domain, {("a", "b"): np.full((100, 2), 10.0)}, RNG(0), 400)
     assert errors(counted(domain, found), lambda clique: np.ones(200), [("a", "b")])[0] < 0.4
 
 
