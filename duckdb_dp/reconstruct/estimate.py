@@ -19,10 +19,11 @@ from duckdb_dp.reconstruct.nonneg import Nonnegative, simplex
 from duckdb_dp.reconstruct.tilting import consistent, product, products, scaled, shrunk
 from duckdb_dp.reconstruct.tree import along, spanning_tree
 
-WIDEST = 2**9
-"""Most values of all attributes that a mixture has: a step takes time by the square of that, and 300 steps a second or two."""
+WIDEST, WIDE = 2**10, 2**9
+"""Most values of all attributes that a mixture has: a step takes time by the square of that, and 300 steps a second or two. Where there are
+more than the second, one mixture is fitted, and not as many as there are seeds."""
 
-FEW = 400
+FEW = 350
 """Most values of all attributes for which mixtures are fitted anew each time. Starting from those of the round before takes less time, but
 on Titanic pairs were 1 % worse then, and on Adult 1 % worse at epsilon 1 and 2 % better at 4; on 48 attributes of 503 values the same."""
 
@@ -117,18 +118,21 @@ def mixtures(
     Privacy: post-processing.
     """
     names = [name for (name,) in start.singles]
-    if not mixable(seen.domain, names):
-        return []
     names = widest(seen.domain, names)
+    if len(names) < 2:
+        return []
     target = Target.of(names, seen, start.singles, start.total)
-    few = min(components, len(target.base))
-    starts = itertools.zip_longest(seeds, before if len(target.base) > FEW else ())
+    width = len(target.base)
+    few, seeds = min(components, width), seeds if width <= WIDE else seeds[:1]
+    starts = itertools.zip_longest(seeds, before if width > FEW else ())
     return [fit(target, names, start.total, components=few, steps=steps, seed=s, before=b) for s, b in starts]
 
 
-def mixable(domain: Domain, names: Collection[str]) -> bool:
-    """Whether there is a mixture of these attributes: at least two of them fit."""
-    return len(widest(domain, names)) > 1
+def mixable(known: ResidualEstimates, names: Collection[str]) -> bool:
+    """Whether there is a mixture of these attributes: at least two of them fit, and a pair has been measured where a fit takes long."""
+    fitting = widest(known.domain, names)
+    few = sum(known.domain.sizes[name] for name in fitting) <= FEW
+    return len(fitting) > 1 and (few or any(len(clique) == 2 for clique in known.precisions))
 
 
 def widest(domain: Domain, names: Collection[str]) -> list[str]:

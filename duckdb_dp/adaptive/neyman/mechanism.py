@@ -282,7 +282,7 @@ def _estimated(state: State, noisy: Sequence[LinearMeasurement], scores: Scores)
     begun = first(known, names, pairs, total)
     tree = modelled = best = by_tree(known, begun)
     mixed, counted, found = None, None, list[Mixture]()
-    if pairs and mixable(known.domain, names):
+    if pairs and mixable(known, names):
         seen = known.added(_pseudo(state, scores))
         found = mixtures(seen, tree, components=COMPONENTS, steps=STEPS, seeds=SEEDS, before=state.mixtures)
         mixed = by_mixtures(known, found, tree)
