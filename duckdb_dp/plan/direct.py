@@ -15,7 +15,7 @@ from duckdb_dp.noise.kinds import GAUSSIAN, LAPLACE, NOISES
 from duckdb_dp.plan.base import Measurement, Plan
 from duckdb_dp.plan.choose import PrivacyCost, choose
 from duckdb_dp.plan.chosen_bounds import OF_BOUNDS
-from duckdb_dp.plan.clipping import NONE, OF_CHOICE, ROWS, STEEP, Clip
+from duckdb_dp.plan.clipping import NONE, OF_CHOICE, ROWS, STEEP, Clip, lost
 from duckdb_dp.plan.histogram import Histogram
 from duckdb_dp.plan.prefixes import prefixes
 from duckdb_dp.plan.searched import PLAN
@@ -174,7 +174,12 @@ class DirectPlan:
             declared=declared,
             numbers=numbers,
             rows=not one.norm,
+            lost=lost(part.size, self.stddev(indices[0])) if self._read_off(indices) else 0.0,
         )
+
+    def _read_off(self, indices: Sequence[int]) -> bool:
+        """Whether some sums are quantiles that are read off noisy prefixes."""
+        return not self.select and all(self.sums[index][1].kind == "quantile" for index in indices)
 
     @cached_property
     def _clip_of(self) -> dict[int, Clip]:

@@ -64,6 +64,31 @@ def test_the_second_selection_prefers_where_as_many_more_owners_are_beyond() -> 
     assert abs(beyond[second] - STEEP * 2 * BEYOND / EPSILON) < 0.3 * STEEP * 2 * BEYOND / EPSILON
 
 
+@pytest.mark.parametrize("wanted", [0.0, 40.0, 1e9])
+def test_one_owner_moves_a_score_by_one_at_most(wanted: float) -> None:
+    """Wherever it is added, and however many owners beyond suit the noise of quantiles."""
+    one = Clip(sums=(0,), lowest=0, size=30, epsilon=EPSILON, rows=True, lost=wanted)
+    rng = np.random.default_rng(3)
+    for scale in (1.0, 30.0, 1000.0):
+        owners = rng.poisson(scale * rng.dirichlet(np.ones(31)) * 31)
+        before = one.scores(owners)
+        for cell in range(31):
+            more = owners.copy()
+            more[cell] += 1
+            assert np.abs(one.scores(more) - before).max() <= 1 + 1e-9
+
+
+def test_more_owners_are_beyond_where_the_noise_of_quantiles_is_larger() -> None:
+    """As many as suit it, an eighth at most, and never fewer than can be told from none."""
+    owners = np.append(np.full(80, 100), 0)
+    beyond = owners[::-1].cumsum()[::-1][1:]
+    found = [
+        beyond[int(Clip(sums=(0,), lowest=0, size=80, epsilon=100.0, rows=True, lost=suits).scores(owners).argmax())]
+        for suits in (0.0, 400.0, 1e9)
+    ]
+    assert found == [0, 400, 1000]
+
+
 VALUED = [
     ("INTEGER", 1.0, 5.0, 3.0, 1.0),  # 2 and 4 are 1 from the middle
     ("INTEGER", 0.0, 5.0, 2.5, 0.5),
