@@ -4,7 +4,7 @@ Errors are |p - q|_1 of the two distributions, 0 to 2 (twice the total variation
 and over the seeds. `none` draws every attribute alone from its exact distribution: what no dependence at all would give.
 `mst` and `aim` need the extra 'pgm'. Times are of
 the processor, for measuring, fitting and drawing as many records as the table has, after the counting; those of `mst` and
-`aim` include what jax compiles.
+`aim` include what jax compiles. `--wide` compares records with the estimates that they are drawn from, on generated tables of many columns.
 """
 
 import argparse
@@ -24,9 +24,11 @@ from duckdb_dp.counting.counts import Counts
 from duckdb_dp.counting.encode import encode
 from duckdb_dp.domain.domain import Attribute, Clique, Domain, declare
 from duckdb_dp.private import PrivateQueryable
+from duckdb_dp.progress import silent
 from duckdb_dp.reconstruct.junction import Codes
 from duckdb_dp.synthesis.scores import counted, errors
-from duckdb_dp.synthesis.table.methods import METHODS, Options, cliques, synthesize
+from duckdb_dp.synthesis.table.methods import DEFAULT, METHODS, Options, cliques, generate, synthesize
+from duckdb_dp.synthesis.table.model import estimate
 from duckdb_dp.testing import SeededEntropy
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
@@ -153,12 +155,55 @@ def compare(name: str, domain: Domain, codes: Codes, chosen: list[Options], seed
         line(name, label, np.mean(found, axis=0), seconds / seeds)
 
 
+WIDE = [(20_000, 48, 8), (20_000, 48, 20), (120_000, 40, 2), (120_000, 60, 8), (120_000, 30, 20)]
+
+
+def wide(rows: int, columns: int, size: int) -> Codes:
+    """A column is geometric, and in three rows of ten says a hidden value that all columns have in common."""
+    rng = np.random.default_rng(3)
+    hidden = rng.integers(0, size, rows)
+    own = (np.minimum(rng.geometric(0.3, rows) - 1, size - 1) for _ in range(columns))
+    return np.stack(
+        [np.where(rng.random(rows) < 0.3, (hidden + i) % size, one) for i, one in enumerate(own)], axis=1
+    ).astype(np.int32)
+
+
+def compare_wide(seeds: int) -> None:
+    """Errors of pairs of the estimate and of the records drawn from it, and seconds of the processor for each."""
+    print(
+        f"{'rows x columns x values':<26}{'epsilon':>8}{'estimate':>10}{'records':>9}{'seconds':>9}{'of them to draw':>17}"
+    )
+    for rows, columns, size in WIDE:
+        codes = wide(rows, columns, size)
+        domain = Domain({f"a{i}": size for i in range(columns)})
+        real, pairs = counted(domain, codes), orders(domain)[1]
+        for epsilon in (1.0, 4.0):
+            found = []
+            for seed in range(seeds):
+                queryable = opened(domain, codes, DEFAULT, zcdp_rho(epsilon, DELTA), seed)
+                start = process_time()
+                measured, forest = estimate(queryable, DEFAULT.rounds, silent)
+                drawing = process_time()
+                records, _ = generate(domain, measured, rows, rng=np.random.default_rng(seed), forest=forest)
+                seconds = process_time() - start, process_time() - drawing
+                flat = {pair: table.reshape(-1) for pair, table in forest.fitted.items()}
+                read = errors(real, flat.__getitem__, pairs)
+                found.append([read.mean(), errors(real, counted(domain, records), pairs).mean(), *seconds])
+            read, drawn, *seconds = np.mean(found, axis=0)
+            label = f"{rows:,} x {columns} x {size}"
+            print(f"{label:<26}{epsilon:>8}{read:>10.4f}{drawn:>9.4f}{seconds[0]:>9.2f}{seconds[1]:>17.2f}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--methods", default="forest", help="of " + ", ".join(METHODS) + ", with commas")
     parser.add_argument("--data", default="", help="names with commas; all by default")
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--wide", action="store_true", help="generated tables of many columns")
     asked = parser.parse_args()
+    if asked.wide:
+        compare_wide(asked.seeds)
+        return
     chosen = [Options(method=method) for method in asked.methods.split(",")]
     print(f"rho {zcdp_rho(EPSILON, DELTA):.5f} (epsilon {EPSILON}, delta {DELTA}), {asked.seeds} seeds")
     print(f"{'':<10}{'method':<8}{'1-way':>9}{'2-way':>9}{'3-way':>9}{'seconds':>9}")
