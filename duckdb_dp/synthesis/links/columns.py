@@ -18,6 +18,7 @@ from duckdb_dp.synthesis.base import Run, SyntheticTable, contents, ends, genera
 from duckdb_dp.synthesis.database import Reference
 from duckdb_dp.synthesis.links.hierarchy import NOBODY, without_cycles
 from duckdb_dp.synthesis.links.linked_rows import linked_rows
+from duckdb_dp.synthesis.links.matches import matches_of
 from duckdb_dp.synthesis.links.methods import METHODS, Rules, links
 from duckdb_dp.synthesis.links.methods import check as check_method
 from duckdb_dp.synthesis.links.sides import Side, side_of
@@ -230,6 +231,7 @@ def links_of(
         right,
         rows=options.get("rows"),
         rules=rules,
+        matches=matches_of(side_attributes(request, 0), side_attributes(request, 1)),
         link_attributes=[attribute.name for attribute in link_attributes(request)],
         method=request.mechanism,
         unit=unit_side(request),
