@@ -101,7 +101,9 @@ def orders(seed: int = 24) -> Linked:
         held.tolist(),
         degree,
     )
-    return Linked(**{**{name: getattr(found, name) for name in found.__dataclass_fields__}, "matches": (("city", "city"),)})
+    return Linked(
+        **{**{name: getattr(found, name) for name in found.__dataclass_fields__}, "matches": (("city", "city"),)}
+    )
 
 
 def both(seed: int = 25) -> Linked:
@@ -111,7 +113,13 @@ def both(seed: int = 25) -> Linked:
     rows = {tuple(pair): i for i, pair in enumerate(found.links.tolist())}
     order = [rows[tuple(pair)] for pair in kept.tolist()]
     fields = {name: getattr(found, name) for name in found.__dataclass_fields__}
-    fields |= {"name": "both", "links": kept, "own": {"grade": found.own["grade"][order]}, "degree": 20, "protected": "both"}
+    fields |= {
+        "name": "both",
+        "links": kept,
+        "own": {"grade": found.own["grade"][order]},
+        "degree": 20,
+        "protected": "both",
+    }
     return Linked(**fields)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from duckdb_dp.counting.units import capped_of, weight_of
 from duckdb_dp.domain.domain import Clique
-from duckdb_dp.linop import Array, Centring
+from duckdb_dp.linop import Array, Centring, Measurable
 from duckdb_dp.synthesis.links.blocks import Blocks
 from duckdb_dp.synthesis.links.fit import Tilt, tilted
 from duckdb_dp.synthesis.links.learner import Learner
@@ -17,6 +17,12 @@ from duckdb_dp.synthesis.links.sides import coordinates
 STEEPEST, HALVINGS, SCALED = 12.0, 40, 30
 """Logarithm of the largest ratio of links that match to others, halvings of its interval, and rounds of scaling for each."""
 
+LOUD = 0.05
+"""Standard deviation of the noise of a match, over all links, above which it is not measured: few links differ more from chance."""
+
+SIZES, CHANCE_ALONE = np.concatenate([[0.0], np.geomspace(0.003, 0.3, 13)]), 0.5
+"""How far, over all links, the number of those that match may be from chance, and how likely it is that they match by chance alone."""
+
 
 def follow_matches(learner: Learner, matches: Sequence[Match], rho: float) -> Tilt:
     """Measure how many links match, and change the links around which all else is fitted accordingly: the change, as a tilt.
@@ -26,19 +32,23 @@ def follow_matches(learner: Learner, matches: Sequence[Match], rho: float) -> Ti
 
     Privacy: spends rho.
     """
-    blocks, found = learner.blocks, dict[Clique, Array]()
+    blocks, queryable, found = learner.blocks, learner.queryable, dict[Clique, Array]()
+    one = PerUnit(Centring((2,)), 1, queryable.rows) if learner.per_unit else Centring((2,))
+    clear = (LOUD * learner.total) ** 2 * 2 * rho / (queryable.rows**2 * one.squared_sensitivity)
+    if not (looked_at := matches[: int(clear)]):
+        return found
     links = learner.fitted(1)[0]
-    for match, (number, variance) in zip(matches, _measured(learner, matches, rho), strict=True):
+    for match, (number, variance) in zip(looked_at, _measured(learner, looked_at, rho), strict=True):
         pair, same = _toward(blocks, match)
         table = blocks.marginal(links, pair)
         expected = float((table * same).sum())
-        gap = number - expected
-        noise = variance + _error(learner, pair, same, table)
-        kept = max(0.0, 1 - noise / max(gap**2, 1e-300))
-        change = _tilt(table, same, expected + kept * gap) * coordinates(same[None].astype(np.float64))[0]
-        tilt = {pair: change}
-        learner.base, links = (tilted(blocks, one, tilt, one_parent=learner.one_parent) for one in (learner.base, links))
-        found[pair] = found[pair] + change if pair in found else change
+        gap, noise = number - expected, variance + _error(learner, pair, same, table)
+        power = _power(table, same, expected + _kept(gap, noise, learner.total) * gap)
+        change = power * coordinates(same[None])[0]
+        learner.base, links = (
+            tilted(blocks, before, {pair: change}, one_parent=learner.one_parent) for before in (learner.base, links)
+        )
+        found[pair] = change
     learner.tilts.clear()
     return found
 
@@ -48,7 +58,11 @@ def _measured(learner: Learner, matches: Sequence[Match], rho: float) -> list[tu
 
     Privacy: spends rho.
     """
-    queryable, share, asked = learner.queryable, rho / len(matches) * (1 - 1e-12), []
+    queryable, share, asked = (
+        learner.queryable,
+        rho / len(matches) * (1 - 1e-12),
+        list[tuple[Clique, Measurable, float]](),
+    )
     for match in matches:
         clique, query = merged(queryable.domain, matches, (match.name,), Centring((2,)))
         if learner.per_unit:
@@ -61,10 +75,25 @@ def _measured(learner: Learner, matches: Sequence[Match], rho: float) -> list[tu
     return [(float(answers[1]) * scale + learner.total / 2, variance * scale**2) for answers, variance in found]
 
 
+def _kept(gap: float, noise: float, total: float) -> float:
+    """How much of a difference from what is expected is no noise, which has this variance: the mean over what the difference may be.
+
+    Privacy: post-processing.
+    """
+    prior = (SIZES * total) ** 2
+    logs = -0.5 * (np.log(prior + noise) + gap**2 / (prior + noise)) + np.log(
+        np.where(SIZES > 0, (1 - CHANCE_ALONE) / (len(SIZES) - 1), CHANCE_ALONE)
+    )
+    likely = np.exp(logs - logs.max())
+    return float(likely @ (prior / (prior + noise)) / likely.sum())
+
+
 def _toward(blocks: Blocks, match: Match) -> tuple[Clique, Array]:
     """(the attributes, that of the blocks' left side first; where they are the same)."""
-    turned = match.left in blocks.right.attributes
-    return ((match.right, match.left), match.same.T) if turned else ((match.left, match.right), match.same)
+    same = match.same.astype(np.float64)
+    if match.left in blocks.right.attributes:
+        return (match.right, match.left), same.T
+    return (match.left, match.right), same
 
 
 def _error(learner: Learner, pair: Clique, same: Array, table: Array) -> float:
@@ -79,7 +108,7 @@ def _error(learner: Learner, pair: Clique, same: Array, table: Array) -> float:
     return variance
 
 
-def _tilt(table: Array, same: Array, number: float) -> float:
+def _power(table: Array, same: Array, number: float) -> float:
     """The logarithm of the factor for links that match with which so many of them do, and single attributes stay as they are."""
     rows, columns = table.sum(axis=1), table.sum(axis=0)
     right = np.ones(table.shape[1])

@@ -13,7 +13,7 @@ from duckdb_dp.domain.domain import Attribute, Clique, Domain
 from duckdb_dp.domain.types.base import number_of
 from duckdb_dp.linop import Array, Integers, Measurable
 
-MOST = 6
+MOST = 4
 """Matches that are looked at: each has its share of noise."""
 
 TOLD, TOLD_BY_NAME, IN_COMMON = 3, 2, 0.5
@@ -51,7 +51,7 @@ def matches_of(left: Sequence[Attribute], right: Sequence[Attribute]) -> list[Ma
     """The matches that are looked at, by declarations alone: pairs of attributes that have most of their values in common.
 
     Two or fewer values in common, as those of all flags, say something only where the columns have one name. Those of one name come
-    first, and then those of which most is in common.
+    first, then texts, as whole numbers are often the same by chance, and then those of which most is in common.
 
     Args:
         left, right: the attributes of both sides, '<role>.<column>'.
@@ -61,7 +61,7 @@ def matches_of(left: Sequence[Attribute], right: Sequence[Attribute]) -> list[Ma
         if a.size * b.size <= CELLS and (same := _same(a, b)).any():
             common, named = int(same.sum()), _column(a) == _column(b)
             if common >= (TOLD_BY_NAME if named else TOLD) and common >= IN_COMMON * min(a.size, b.size):
-                order = (not named, -common / (a.size + b.size - common), -common)
+                order = (not named, a.type != "VARCHAR", -common / (a.size + b.size - common), -common)
                 found.append((order, Match(left=a.name, right=b.name, same=same)))
     return [match for _, match in sorted(found, key=lambda one: one[0])[:MOST]]
 
@@ -82,10 +82,8 @@ def _same(a: Attribute, b: Attribute) -> Integers:
 
 def _values(attribute: Attribute) -> list[Any]:
     """What stands for each declared value: numbers of all types are compared, texts too, and bins by their edges."""
-    labels, type_ = attribute.labels()[: attribute.base], attribute.type
-    if type_.startswith("DECIMAL") and attribute.kind == "values":
-        return [Fraction(str(label)) for label in labels]
-    kind = "text" if type_ == "VARCHAR" or type_.startswith("ENUM") else type_
+    labels = [label for label in attribute.labels()[: attribute.base] if label is not None]
+    kind = "text" if attribute.type == "VARCHAR" or attribute.type.startswith("ENUM") else attribute.type
     return [label if attribute.kind != "bins" and number_of(label) is not None else (kind, label) for label in labels]
 
 

@@ -31,7 +31,7 @@ from duckdb_dp.synthesis.links.fit import tilted
 from duckdb_dp.synthesis.links.learner import measure_total, workloads
 from duckdb_dp.synthesis.links.link_attributes import draw as draw_attributes
 from duckdb_dp.synthesis.links.linked_rows import measure_linked, shrunk
-from duckdb_dp.synthesis.links.matches import Match, extended
+from duckdb_dp.synthesis.links.matches import Match
 from duckdb_dp.synthesis.links.measure_attributes import measure_attributes
 from duckdb_dp.synthesis.links.measure_limited import measure_limited, wanted
 from duckdb_dp.synthesis.links.mwem_pgd import ROUNDS, mwem_pgd, small_workloads
@@ -127,10 +127,10 @@ def links(
     }
     together, structure, own = list[Clique](), None, OF_LINKS * rho if link_attributes else 0.0
     if link_attributes:
-        others = (*left.attributes, *right.attributes, *(match.name for match in matches))
+        others = (*left.attributes, *right.attributes)
         if unit is not None and isinstance(units := known[unit], Measured):
-            domain = extended(queryable.domain, matches)
-            together, own = wanted(domain, link_attributes, others, own, units, queryable.rows)
+            asked = queryable.domain, link_attributes, others, own, units, queryable.rows
+            together, own = wanted(*asked, matches)
     sizes = dict[str, NoisyTable]()
     if unit is not None:
         before, found = queryable.left, known[unit]
@@ -163,8 +163,8 @@ def links(
             measured = measure_attributes(queryable, link_attributes, learned.total, ends, matches)
         else:
             weights /= np.bincount(drawn[unit])[drawn[unit]]
-            shared = learned.total, ends, drawn[unit], matches
-            measured = measure_limited(queryable, link_attributes, together, *shared, rng)
+            shown = learned.total, ends, drawn[unit]
+            measured = measure_limited(queryable, link_attributes, together, *shown, rng, matches)
         codes = draw_attributes(measured, learned.total, ends, weights, rng)
     if unit is not None and structure is not None:
         found = known[unit]
