@@ -58,11 +58,8 @@ def _measured(learner: Learner, matches: Sequence[Match], rho: float) -> list[tu
 
     Privacy: spends rho.
     """
-    queryable, share, asked = (
-        learner.queryable,
-        rho / len(matches) * (1 - 1e-12),
-        list[tuple[Clique, Measurable, float]](),
-    )
+    queryable, share = learner.queryable, rho / len(matches) * (1 - 1e-12)
+    asked = list[tuple[Clique, Measurable, float]]()
     for match in matches:
         clique, query = merged(queryable.domain, matches, (match.name,), Centring((2,)))
         if learner.per_unit:
@@ -81,10 +78,8 @@ def _kept(gap: float, noise: float, total: float) -> float:
     Privacy: post-processing.
     """
     prior = (SIZES * total) ** 2
-    logs = -0.5 * (np.log(prior + noise) + gap**2 / (prior + noise)) + np.log(
-        np.where(SIZES > 0, (1 - CHANCE_ALONE) / (len(SIZES) - 1), CHANCE_ALONE)
-    )
-    likely = np.exp(logs - logs.max())
+    logs = -0.5 * (np.log(prior + noise) + gap**2 / (prior + noise))
+    likely = np.exp(logs - logs.max()) * np.where(SIZES > 0, (1 - CHANCE_ALONE) / (len(SIZES) - 1), CHANCE_ALONE)
     return float(likely @ (prior / (prior + noise)) / likely.sum())
 
 
@@ -97,8 +92,9 @@ def _toward(blocks: Blocks, match: Match) -> tuple[Clique, Array]:
 
 
 def _error(learner: Learner, pair: Clique, same: Array, table: Array) -> float:
-    """The variance of the number of links that match by chance, as single attributes are not known exactly, nor the total."""
-    variance = learner.total_relative_variance * float((table * same).sum()) ** 2
+    """The variance of how many more links match than by chance, as single attributes are not known exactly, nor the total."""
+    total = float(table.sum())
+    variance = learner.total_relative_variance * (total / 2 - float((table * same).sum())) ** 2
     for axis, name in enumerate(pair):
         one = learner.residuals.get((name,))
         held = table.sum(axis=1 - axis)

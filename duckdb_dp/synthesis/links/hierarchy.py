@@ -114,7 +114,8 @@ def _dependence(a: Integers, b: Integers) -> float:
     table = table[table.sum(1) > 0][:, table.sum(0) > 0]
     expected: Array = np.multiply.outer(table.sum(1), table.sum(0)) / max(len(a), 1)
     squared = float(((table - expected) ** 2 / np.maximum(expected, 1e-300)).sum())
-    return max(squared - (table.shape[0] - 1) * (table.shape[1] - 1), 0.0)
+    free = float((table.shape[0] - 1) * (table.shape[1] - 1))
+    return max(squared - free, 0.0)
 
 
 def without_cycles(parents: Integers, types: Integers, rng: np.random.Generator) -> Integers:

@@ -177,7 +177,7 @@ def means(left: Side, right: Side, pairs: Integers, grades: Integers) -> tuple[f
 
 
 @pytest.mark.parametrize("unit", [True, False])
-@pytest.mark.parametrize(("lift", "effect"), [(8.0, 2.0), (0.05, 2.0), (1.0, 0.0)])
+@pytest.mark.parametrize(("lift", "effect"), [(8.0, 2.0), (0.3, 2.0), (1.0, 0.0)])
 def test_links_match_as_often_and_their_attributes_depend_on_it(unit: bool, lift: float, effect: float) -> None:
     left, right = tables()
     pairs, grades = enrolled(left, right, lift, effect)
