@@ -10,7 +10,9 @@ degrees   L1 distance of the distributions of degrees of the protected side, row
 by value  the same of joint distributions of degree and one attribute of the protected side, mean over its attributes
 own       as cross, of one attribute of the links and one of either side, over that of shuffled labels
 shuffled  the same of these links with their own attributes shuffled among them: labels that depend on nothing, as private as theirs
-R2        of predicting the first attribute of a link from all attributes of both sides by least squares, over that of real links;
+matches   links whose ends match, over those of the original, in which there are ``apart`` as many where ends are dealt at random
+R2        of predicting the first attribute of a link from all attributes of both sides, and from whether they match, by least squares,
+          over that of real links;
           ``tested`` is that of the prediction that synthetic links teach, on the real ones, and ``untaught`` that of shuffled ones
 pairs     L1 distance of the distributions of pairs of rows of one unit, by one attribute of each, all units alike,
           mean over pairs of attributes;
@@ -31,6 +33,7 @@ from relational import RHO as KNOWN
 from relational import counts
 from relational_data import ALL, Linked
 from relational_generated import GENERATED
+from relational_matched import MATCHED
 
 from duckdb_dp.accounting.base import ZCDP
 from duckdb_dp.linop import Array, Integers
@@ -93,11 +96,16 @@ class Seen:
 
         def design(found: dict[str, Integers]) -> Array:
             columns = [np.eye(self.sizes[n])[found[n]][:, 1:] for n in names]
+            columns += [match.codes(found)[:, None] for match in self.data.matched()]
             return np.concatenate([np.ones((len(found[target]), 1)), *columns], 1)
 
         fitted = np.linalg.lstsq(design(codes), codes[target].astype(float), rcond=None)[0]
         left = tested[target] - design(tested) @ fitted
         return float(1 - (left**2).mean() / tested[target].var())
+
+    def matching(self, codes: dict[str, Integers]) -> float:
+        """The share of links whose ends match, mean over the matches."""
+        return float(np.mean([match.codes(codes).mean() for match in self.data.matched()]))
 
 
 def shares(codes: list[Integers], sizes: list[int]) -> Array:
@@ -123,7 +131,8 @@ def measure(data: Linked, seeds: int, epsilons: list[float]) -> Iterator[dict[st
     pairs = seen.pairs(data.links, real)
     names, target = [*seen.lefts, *seen.rights], next(iter(data.own), None)
     best = seen.r2(real, names, target, real) if target else float("nan")
-    base = {"cross": [], "own": [], "alone": []}  # type: dict[str, list[float]]
+    base = {"cross": [], "own": [], "alone": [], "apart": []}  # type: dict[str, list[float]]
+    matching = seen.matching(real) if data.matches else float("nan")
     for _ in range(10):
         order = rng.permutation(len(data.links))
         ends = data.links.copy()
@@ -131,6 +140,7 @@ def measure(data: Linked, seeds: int, epsilons: list[float]) -> Iterator[dict[st
         codes = seen.codes(ends, {n: v[order] for n, v in data.own.items()})
         base["cross"].append(distance(seen.marginals(codes, seen.cross), cross))
         base["alone"].append(distance(seen.pairs(ends, codes), pairs))
+        base["apart"].append(seen.matching(codes) / matching if data.matches else np.nan)
         labels = seen.codes(data.links, {n: v[order] for n, v in data.own.items()})
         base["own"].append(distance(seen.marginals(labels, seen.own), own))
     for epsilon in epsilons:
@@ -166,6 +176,8 @@ def measure(data: Linked, seeds: int, epsilons: list[float]) -> Iterator[dict[st
                 "by value": distance(valued, by_value),
                 "own": distance(seen.marginals(codes, seen.own), own) / np.mean(base["own"]) if target else np.nan,
                 "shuffled": distance(seen.marginals(mixed, seen.own), own) / np.mean(base["own"]) if target else np.nan,
+                "matches": seen.matching(codes) / matching if data.matches else np.nan,
+                "apart": float(np.mean(base["apart"])),
                 "R2": seen.r2(codes, names, target, codes) / best if target else np.nan,
                 "tested": seen.r2(codes, names, target, real) / best if target else np.nan,
                 "untaught": seen.r2(mixed, names, target, real) / best if target else np.nan,
@@ -179,7 +191,7 @@ def measure(data: Linked, seeds: int, epsilons: list[float]) -> Iterator[dict[st
 
 
 def main() -> None:
-    every = {**ALL, **GENERATED}
+    every = {**ALL, **GENERATED, **MATCHED}
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", nargs="*", choices=list(every), default=[n for n in every if n != "no structure"])
     parser.add_argument("--epsilons", nargs="*", type=float, default=list(RHO))
@@ -195,6 +207,8 @@ def main() -> None:
         "by value",
         "own",
         "shuffled",
+        "matches",
+        "apart",
         "R2",
         "tested",
         "untaught",

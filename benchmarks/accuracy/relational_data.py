@@ -9,6 +9,7 @@ import numpy as np
 
 from duckdb_dp.domain.domain import Domain
 from duckdb_dp.linop import Integers
+from duckdb_dp.synthesis.links.matches import Match
 from duckdb_dp.synthesis.links.sides import Side, side_of
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
@@ -26,6 +27,7 @@ class Linked:
         protected: 'left', 'right', 'both', or 'none' where the bound is not one on what is made.
         own: codes of each attribute of the links themselves, shape (links,).
         child: whether the left table is one whose rows have one parent each.
+        matches: a left and a right attribute whose codes stand for the same values.
     """
 
     name: str
@@ -36,6 +38,7 @@ class Linked:
     protected: str
     own: dict[str, Integers] = field(default_factory=dict)
     child: bool = False
+    matches: tuple[tuple[str, str], ...] = ()
 
     @property
     def domain(self) -> Domain:
@@ -50,7 +53,13 @@ class Linked:
 
     def options(self) -> dict[str, Any]:
         """What ``links`` is told besides."""
-        return {"unit": self.unit}
+        return {"unit": self.unit, "matches": self.matched()}
+
+    def matched(self) -> list[Match]:
+        """The matches, whose values have equal codes."""
+        pairs = [(f"left.{a}", f"right.{b}") for a, b in self.matches]
+        sizes = self.domain.sizes
+        return [Match(left=a, right=b, same=np.eye(sizes[a], sizes[b], dtype=np.int64)) for a, b in pairs]
 
     def sides(self) -> tuple[Side, Side]:
         """The tables themselves as synthetic ones: what is measured here is the links."""

@@ -391,6 +391,55 @@ def test_a_table_that_refers_to_itself(db: Any) -> None:
     assert max(row[3] for row in score) < 0.2
 
 
+@pytest.mark.slow
+def test_rows_of_a_table_that_refers_to_itself_lie_as_near_to_the_top_as_they_can(db: Any) -> None:
+    db("""
+        CREATE TABLE staff (id INTEGER PRIMARY KEY, boss INTEGER, pay INTEGER);
+        INSERT INTO staff SELECT i, CASE WHEN i > 0 THEN (i - 1) // 4 END, i % 3 FROM range(1500) t(i);
+        CALL dp_protect('staff', rho := 9000); CALL dp_attribute('staff', 'pay', low := 0, high := 2);
+        CREATE TABLE staff_syn AS SELECT id, pay FROM staff; CALL dp_public('staff_syn');
+    """)
+    db("""CALL dp_link('staff', "references" := {'boss': 'staff.id'})""")
+    db("CREATE TABLE found AS FROM dp_links('staff', synthetic := {'staff': 'staff_syn'}, rho := 500, max_degree := 4)")
+    climb = (
+        "WITH RECURSIVE up AS (SELECT id, 0 AS above FROM {0} WHERE boss IS NULL "
+        "UNION ALL SELECT f.id, above + 1 FROM {0} f JOIN up u ON f.boss = u.id) SELECT count(*), max(above) FROM up"
+    )
+    assert db(climb.format("staff")) == [(1500, 6)]
+    ((rows, deepest),) = db(climb.format("found"))
+    assert rows == 1500
+    assert deepest <= 8
+
+
+@pytest.mark.slow
+def test_ends_that_match(db: Any) -> None:
+    """Visits are in the student's own town, and cheaper there: 40 towns have 1,521 numbers together, of which none are measured."""
+    db("""
+        CREATE TABLE students (id INTEGER PRIMARY KEY, town VARCHAR); CREATE TABLE clinics (id INTEGER PRIMARY KEY, place VARCHAR);
+        INSERT INTO students SELECT i, 'town ' || i % 40 FROM range(1200) t(i);
+        INSERT INTO clinics SELECT i, 'town ' || i % 40 FROM range(120) t(i);
+        CREATE TABLE visits (student INTEGER REFERENCES students (id), clinic INTEGER REFERENCES clinics (id), price INTEGER);
+        INSERT INTO visits SELECT s, c, CASE WHEN s % 40 = c % 40 THEN n % 2 ELSE 3 + n % 2 END FROM
+            (SELECT s, n, CASE WHEN n < 2 THEN s % 40 + n * 40 ELSE (s * 7 + 11) % 120 END AS c FROM range(1200) a(s), range(3) b(n));
+        CALL dp_protect('visits', unit := 'student', max_rows := 3, rho := 900); CALL dp_attribute('visits', 'price', low := 0, high := 4);
+        CALL dp_protect('students', rho := 1); CALL dp_public('clinics');
+        CREATE TABLE students_syn AS FROM students; CREATE TABLE clinics_syn AS FROM clinics; CALL dp_public(['students_syn', 'clinics_syn']);
+    """)
+    db(f"CALL dp_attribute('students', 'town', \"values\" := {[f'town {i}' for i in range(40)]})")
+    synthetic = "synthetic := {'students': 'students_syn', 'clinics': 'clinics_syn'}"
+    db(f"CREATE TABLE found AS FROM dp_links('visits', {synthetic}, rho := 300)")
+    seen = (
+        "SELECT avg((town = place)::INTEGER), avg(price) FILTER (town = place), avg(price) FILTER (town <> place) FROM {} "
+        "JOIN students ON student = students.id JOIN clinics ON clinic = clinics.id"
+    )
+    ((share, here, elsewhere),) = db(seen.format("found"))
+    ((real_share, real_here, real_elsewhere),) = db(seen.format("visits"))
+    assert real_share > 0.6
+    assert share == pytest.approx(real_share, abs=0.05)
+    assert here == pytest.approx(real_here, abs=0.4)
+    assert elsewhere == pytest.approx(real_elsewhere, abs=0.4)
+
+
 def test_a_reference_to_the_table_itself_that_cannot_be_bounded(db: Any) -> None:
     db(STAFF)
     db(BOSSES)

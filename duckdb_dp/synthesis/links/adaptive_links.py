@@ -1,6 +1,6 @@
 """The default method for links ('auto'): it measures residuals, small ones first, as well as the budget allows."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -11,12 +11,17 @@ from duckdb_dp.linop import Array
 from duckdb_dp.private import Candidate, PrivateQueryable
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.synthesis.links.blocks import Blocks
-from duckdb_dp.synthesis.links.fit import Tilt
+from duckdb_dp.synthesis.links.fit import Tilt, together
+from duckdb_dp.synthesis.links.follow_matches import follow_matches
 from duckdb_dp.synthesis.links.learner import FINE, Learner, measure_total, start
+from duckdb_dp.synthesis.links.matches import Match
 
 TOTAL, AGAIN, EXPLORE, PROBES, LOW, HIGH = 0.05, 0.08, 0.12, 0.10, 0.20, 0.25
 """Shares of the budget: the total; again, where it is vague; all one-way residuals alike; probes; then steps that go to
 residuals of up to 2, and of any number of attributes. The rest is a last step's, which knows of all that was learnt."""
+
+MATCHES = 0.03
+"""Share for whether ends match, where there are attributes that may; it is taken from the last step."""
 
 VAGUE = 0.01**2
 """Relative variance above which the total is measured again: all residuals are seen against it."""
@@ -52,13 +57,14 @@ def learn_links(
     one_parent: bool = False,
     known: tuple[Array, float] | None = None,
     per_unit: int = 0,
+    matches: Sequence[Match] = (),
     track: Track = silent,
 ) -> Learned:
     """Measure and fit links.
 
-    First the total is measured; then every one-way residual, which shows how uneven links are; then a few pairs across the
-    sides that the exponential mechanism selects, which show how strong the dependence is; then residuals by water-filling
-    with the estimated dispersions. The fit shrinks residuals without structure to zero.
+    First the total is measured; then every one-way residual, which shows how uneven links are; then how many links match; then a few
+    pairs across the sides that the exponential mechanism selects, which show how strong the dependence is; then residuals by
+    water-filling with the estimated dispersions. The fit shrinks residuals without structure to zero.
 
     Args:
         blocks: the blocks to fit on; their row types are public.
@@ -70,6 +76,7 @@ def learn_links(
             for independent ones, whose number is measured.
         per_unit: what the links of a unit weigh together at most, in what is measured and in ``known``, of which the left side is
             the unit's; 0: as many as they are.
+        matches: attributes of both sides that links may match in.
         track: shows progress.
 
     Source: [RS25] Alg. 4, with the choices of `docs/mechanisms/links.md`.
@@ -101,11 +108,14 @@ def learn_links(
         "high": lambda: learner.fill("rounds", HIGH * rho, learner.upto(k)),
         "rest": lambda: learner.fill("rounds", rho - sum(learner.spent.values()), learner.upto(k)),
     }
-    for order, step in zip(track((1, 2, 2, k, k), "learning links"), steps.values(), strict=True):
+    matched: Tilt = {}
+    for order, (name, step) in zip(track((1, 2, 2, k, k), "learning links"), steps.items(), strict=True):
         step()
         learner.learn(order)
+        if name == "one-way" and matches:
+            matched = follow_matches(learner, matches, MATCHES * rho)
     links, tilt = learner.fitted(k, FINE)
-    return Learned(links=links, tilt=tilt, total=total, spent=learner.spent)
+    return Learned(links=links, tilt=together(tilt, matched), total=total, spent=learner.spent)
 
 
 def explore(learner: Learner, rho: float) -> None:

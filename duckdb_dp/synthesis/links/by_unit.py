@@ -16,7 +16,8 @@ from duckdb_dp.synthesis.links.adaptive_links import Learned, learn_links
 from duckdb_dp.synthesis.links.blocks import Blocks
 from duckdb_dp.synthesis.links.by_number import lifted
 from duckdb_dp.synthesis.links.degrees import Degrees
-from duckdb_dp.synthesis.links.fit import Tilt, fit, tilted
+from duckdb_dp.synthesis.links.fit import Tilt, fit, tilted, together
+from duckdb_dp.synthesis.links.matches import Match
 from duckdb_dp.synthesis.links.per_unit import measure_tables
 from duckdb_dp.synthesis.links.sides import Side, coordinates
 from duckdb_dp.synthesis.links.within import Structure
@@ -93,6 +94,7 @@ def learn_by_unit(
     sides: Sequence[Side],
     structure: Structure | None,
     rho: float,
+    matches: Sequence[Match] = (),
     track: Track = silent,
 ) -> tuple[Learned, ByUnit]:
     """What links of units go to: their shares, and then how links differ from what these predict; with the unit's side on the left.
@@ -107,6 +109,7 @@ def learn_by_unit(
         sides: both sides, the left one first.
         structure: values by the number of links, where they were measured.
         rho: what may be spent.
+        matches: attributes of both sides that links may match in.
         track: shows progress.
 
     Privacy: spends rho at most.
@@ -116,7 +119,16 @@ def learn_by_unit(
     most = heaviest(by_unit, queryable, blocks.right.attributes, OF_LINKS * rho)
     extra = OF_LINKS * rho if most > 1 else 0.0
     known = by_unit.base(blocks), error
-    learned = learn_links(blocks, queryable, rho=rho - extra, one_parent=True, known=known, per_unit=1, track=track)
+    learned = learn_links(
+        blocks,
+        queryable,
+        rho=rho - extra,
+        one_parent=True,
+        known=known,
+        per_unit=1,
+        matches=matches,
+        track=track,
+    )
     if structure is not None:
         by_unit = replace(by_unit, tilt=by_number(by_unit, blocks, learned.tilt, structure))
     if not extra:
@@ -127,10 +139,7 @@ def learn_by_unit(
     known = expected if by_unit.end == 0 else expected.T, weight.variance * most**2 / total**2
     heavier = learn_links(blocks, queryable, rho=(1 - OF_TOTAL) * extra, one_parent=True, known=known, per_unit=most)
     spent = learned.spent | {"heavier": OF_TOTAL * extra + sum(heavier.spent.values())}
-    tilt = dict(by_unit.tilt)
-    for clique, more in heavier.tilt.items():
-        tilt[clique] = tilt[clique] + more if clique in tilt else more
-    return replace(learned, spent=spent), replace(by_unit, tilt=tilt)
+    return replace(learned, spent=spent), replace(by_unit, tilt=together(by_unit.tilt, heavier.tilt))
 
 
 def by_number(by_unit: ByUnit, blocks: Blocks, tilt: Tilt, structure: Structure) -> Tilt:

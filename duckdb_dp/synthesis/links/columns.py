@@ -16,8 +16,9 @@ from duckdb_dp.progress import Track
 from duckdb_dp.request import Request, units
 from duckdb_dp.synthesis.base import Run, SyntheticTable, contents, ends, generator
 from duckdb_dp.synthesis.database import Reference
-from duckdb_dp.synthesis.links.hierarchy import NOBODY, without_cycles
+from duckdb_dp.synthesis.links.hierarchy import NOBODY, hierarchy
 from duckdb_dp.synthesis.links.linked_rows import linked_rows
+from duckdb_dp.synthesis.links.matches import matches_of
 from duckdb_dp.synthesis.links.methods import METHODS, Rules, links
 from duckdb_dp.synthesis.links.methods import check as check_method
 from duckdb_dp.synthesis.links.sides import Side, side_of
@@ -230,6 +231,7 @@ def links_of(
         right,
         rows=options.get("rows"),
         rules=rules,
+        matches=matches_of(side_attributes(request, 0), side_attributes(request, 1)),
         link_attributes=[attribute.name for attribute in link_attributes(request)],
         method=request.mechanism,
         unit=unit_side(request),
@@ -279,10 +281,10 @@ def _give_parents(parents: Array, linked: Integers, right: Side, rng: np.random.
 
 
 def _hierarchy(parents: Array, side: Side, rng: np.random.Generator) -> Array:
-    """The same parents without cycles, where some rows may have none; both sides are one table, in one order."""
+    """The same parents as a hierarchy, where some rows may have none; both sides are one table, in one order."""
     if side.linked is None:
         return parents
-    known = without_cycles(np.nan_to_num(parents, nan=NOBODY).astype(np.int64), side.rows, rng)
+    known = hierarchy(np.nan_to_num(parents, nan=NOBODY).astype(np.int64), side.rows, side.types, rng)
     return np.where(known == NOBODY, np.nan, known)
 
 

@@ -182,6 +182,11 @@ def _stack(blocks: Blocks, subsets: Sequence[Clique], types: int) -> tuple[Array
     return np.concatenate(parts, 1), columns_of
 
 
+def together(one: Tilt, other: Tilt) -> Tilt:
+    """The tilt that does what both do."""
+    return {**one, **{clique: one[clique] + more if clique in one else more for clique, more in other.items()}}
+
+
 def tilted(blocks: Blocks, base: Array, tilt: Tilt, *, one_parent: bool = False) -> Array:
     """The links base * exp(tilt), with the sum, or with ``one_parent`` the sum of each row, that the base has.
 

@@ -37,6 +37,7 @@ class LimitedPairs:
         bound: C.
         counted: c.
         rows: k for which noise is calibrated, as in ``PerUnit``.
+        compared: (a, b, table) for each of the last attributes, which no row holds: what the table says of the codes of a and b.
 
     A unit's answers have a length of at most sqrt(C^2 + c^2), whatever its links are. It is ``Measurable``, on the rows of units.
     """
@@ -47,6 +48,7 @@ class LimitedPairs:
     bound: float
     counted: float
     rows: int
+    compared: Sequence[tuple[int, int, Integers]] = ()
     _last: dict[str, tuple[Integers, list[Integers]]] = field(default_factory=dict)
 
     @property
@@ -100,7 +102,8 @@ class LimitedPairs:
         last = self._last.get("rows")
         if last is not None and last[0] is rows:
             return last[1]
-        held, *codes = rows.reshape(-1, 1 + len(self.centres)).T
+        held, *codes = rows.reshape(-1, 1 + len(self.centres) - len(self.compared)).T
+        codes += [table[codes[a], codes[b]] for a, b, table in self.compared]
         weights = self.weights(held, codes)
         found = [np.array([[int(weights.sum())]])]
         for a, b in self.pairs:
@@ -113,7 +116,7 @@ class LimitedPairs:
         return found
 
     def weights(self, held: Integers, codes: Sequence[Integers]) -> Integers:
-        """What each link weighs: f_h / k of ``WHOLE``, rounded down."""
+        """What each link weighs: f_h / k of ``WHOLE``, rounded down; ``codes`` are those of all attributes."""
         squares = self.squares(held, codes)
         factor = np.minimum(1.0, self.bound / np.sqrt(np.maximum(squares, 1e-300)))
         return np.repeat((factor * WHOLE).astype(np.int64), units_of(held)) // held

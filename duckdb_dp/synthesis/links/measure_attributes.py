@@ -12,6 +12,7 @@ from duckdb_dp.linop import Array, Centring, Distance, Integers
 from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.reconstruct.measurement import LinearMeasurement
 from duckdb_dp.synthesis.links.link_attributes import NoisyAttribute, NoisyPair, distribution
+from duckdb_dp.synthesis.links.matches import Match, extended, merged
 
 CELLS, HELD = 2**20, 2**25
 """Most cells of one pair that is measured with an attribute of the links, and of all of them together: 3 GiB."""
@@ -28,7 +29,11 @@ ROUNDING = 1 - 1e-9
 
 
 def measure_attributes(
-    queryable: PrivateQueryable, attributes: Sequence[str], total: float, ends: Mapping[str, Integers]
+    queryable: PrivateQueryable,
+    attributes: Sequence[str],
+    total: float,
+    ends: Mapping[str, Integers],
+    matches: Sequence[Match] = (),
 ) -> dict[str, NoisyAttribute]:
     """The links' attributes where no one unit holds the links: residuals alone, and with other attributes where they depend on them.
 
@@ -40,22 +45,23 @@ def measure_attributes(
         queryable: what measures.
         attributes: those of the links.
         total: links of the original, noisy.
-        ends: for each attribute of both sides its code at every link that was drawn.
+        ends: for each attribute of both sides, and each match, its code at every link that was drawn.
+        matches: attributes that follow from two others.
 
     Privacy: spends all that ``queryable`` has left, where there is anything to measure.
     """
-    domain, rho = queryable.domain, queryable.left * ROUNDING
+    domain, rho = extended(queryable.domain, matches), queryable.left * ROUNDING
     singles = [(name,) for name in attributes if domain.sizes[name] > 1]
     if not singles or rho <= 0:
         return {name: NoisyAttribute(shares=np.full(domain.sizes[name], 1 / domain.sizes[name])) for name in attributes}
-    together = pairs(domain, attributes, tuple(ends))
+    together = [p for p in pairs(domain, attributes, tuple(ends)) if _counted(queryable.domain, matches, p) <= CELLS]
     share = (ALONE if together else 1.0) * rho / len(singles)
     measured = {one.clique: one for one in queryable.measure_residuals([(clique, share) for clique in singles])}
     if together:
         rows = {name: np.bincount(codes, minlength=domain.sizes[name]) / len(codes) for name, codes in ends.items()}
         rows |= {clique[0]: distribution(one, total) for clique, one in measured.items()}
-        asked = _allocated(queryable, measured, together, total, rows, rho)
-        for again in queryable.measure_residuals(asked.items()):
+        asked = _allocated(queryable, measured, together, total, rows, rho, matches)
+        for again in _residuals(queryable, asked, matches):
             measured[again.clique] = _mean(measured[again.clique], again) if again.clique in measured else again
     return {name: _attribute(domain, name, measured, total) for name in attributes}
 
@@ -67,16 +73,20 @@ def _allocated(
     total: float,
     rows: Mapping[str, Array],
     rho: float,
+    matches: Sequence[Match],
 ) -> dict[Clique, float]:
     """What to spend on each pair, and again on each attribute alone.
 
     Privacy: spends at most ``SCORES`` of rho on the distances of pairs from independent ones.
     """
-    domain, each = queryable.domain, queryable.rows
+    domain, each = extended(queryable.domain, matches), queryable.rows
     estimates = {pair: total * np.multiply.outer(*(rows[name] for name in pair)) for pair in together}
     scoring = min(SCORES * rho, price(len(together), each, SCORED * total))
     share = scoring / len(together) * (1 - 1e-12)
-    noisy = queryable.answer_all([(pair, Distance(table.reshape(-1)), share) for pair, table in estimates.items()])
+    distances = {pair: Distance(table.reshape(-1)) for pair, table in estimates.items()}
+    noisy = queryable.answer_all(
+        [(*merged(queryable.domain, matches, pair, distance), share) for pair, distance in distances.items()]
+    )
     cases = total * SHARES
     chances = posterior(np.concatenate([answers for answers, _ in noisy]), math.sqrt(noisy[0][1]), cases)
     left = (1 - ALONE) * rho - scoring
@@ -96,6 +106,22 @@ def _allocated(
     costs = {clique: precision * _cost(domain, clique) for clique, precision in added.items()}
     spent = left * ROUNDING / sum(costs.values())
     return {clique: cost * spent for clique, cost in costs.items()}
+
+
+def _residuals(
+    queryable: PrivateQueryable, asked: Mapping[Clique, float], matches: Sequence[Match]
+) -> list[LinearMeasurement]:
+    """The residual of each clique, with what to spend on it.
+
+    Privacy: spends the sum of what is asked.
+    """
+    domain = extended(queryable.domain, matches)
+    queries = {clique: Centring(domain.shape(clique)) for clique in asked}
+    steps = [(*merged(queryable.domain, matches, c, query), asked[c]) for c, query in queries.items()]
+    return [
+        LinearMeasurement(clique=clique, strategy=query, answers=answers, variance=variance)
+        for (clique, query), (answers, variance) in zip(queries.items(), queryable.answer_all(steps), strict=True)
+    ]
 
 
 def _attribute(domain: Domain, name: str, measured: Mapping[Clique, LinearMeasurement], total: float) -> NoisyAttribute:
@@ -130,6 +156,12 @@ def pairs(domain: Domain, attributes: Sequence[str], others: Clique) -> list[Cli
         if room >= 0 and domain.cells(pair) <= CELLS:
             chosen.append(pair)
     return chosen
+
+
+def _counted(domain: Domain, matches: Sequence[Match], pair: Clique) -> int:
+    """Cells of all attributes from which those of a pair follow."""
+    ends = {match.name: (match.left, match.right) for match in matches}
+    return domain.cells(tuple(dict.fromkeys(end for name in pair for end in ends.get(name, (name,)))))
 
 
 def _cost(domain: Domain, clique: Clique) -> float:

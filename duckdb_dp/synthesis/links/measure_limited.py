@@ -12,6 +12,7 @@ from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.synthesis.links.degrees import Measured, mean_inverse
 from duckdb_dp.synthesis.links.limited import LimitedPairs
 from duckdb_dp.synthesis.links.link_attributes import NoisyAttribute, NoisyPair, distribution
+from duckdb_dp.synthesis.links.matches import Match, extended
 from duckdb_dp.synthesis.links.measure_attributes import ROUNDING, pairs
 from duckdb_dp.synthesis.links.per_unit import measure_shares
 
@@ -44,11 +45,18 @@ LEAST_FACTOR = 0.3
 
 
 def wanted(
-    domain: Domain, attributes: Sequence[str], others: Clique, rho: float, units: Measured, most: int
+    domain: Domain,
+    attributes: Sequence[str],
+    others: Clique,
+    rho: float,
+    units: Measured,
+    most: int,
+    matches: Sequence[Match] = (),
 ) -> tuple[list[Clique], float]:
     """(pairs of an attribute of the links and another one that are measured, what to spend).
 
-    Those of the fewest free numbers come first: noise is the same in each of these, and grows with how many there are together.
+    Those of the fewest free numbers come first: noise is the same in each of these, and grows with how many there are together. The
+    second match comes as if it had four times as many, the third one nine times, and so on: most of them say nothing.
 
     Args:
         domain: of all attributes.
@@ -57,12 +65,19 @@ def wanted(
         rho: what may be spent.
         units: as measured.
         most: links of a unit, at most.
+        matches: attributes that follow from two others, the likeliest first.
 
     Privacy: post-processing.
     """
+    domain, places = extended(domain, matches), {match.name: i for i, match in enumerate(matches)}
+    others = (*others, *places)
+
+    def turn(pair: Clique) -> int:
+        return _free(domain, pair) * (1 + max(places.get(name, 0) for name in pair)) ** 2
+
     noise = EXCESS * mean_inverse(units, most) / (2 * (1 - ALONE) * rho * units.linked**2)
     found, together = list[Clique](), 0
-    for pair in sorted(pairs(domain, attributes, others), key=lambda pair: _free(domain, pair)):
+    for pair in sorted(pairs(domain, attributes, others), key=turn):
         together += _free(domain, pair)
         if noise * together * _free(domain, pair) > LOUDEST:
             break
@@ -78,6 +93,7 @@ def measure_limited(
     ends: Mapping[str, Integers],
     owners: Integers,
     rng: np.random.Generator,
+    matches: Sequence[Match] = (),
 ) -> dict[str, NoisyAttribute]:
     """The links' attributes where one side is the unit: residuals of shares alone, and ``LimitedPairs`` of the pairs.
 
@@ -90,13 +106,14 @@ def measure_limited(
         attributes: those of the links.
         together: the pairs that ``wanted`` returned.
         total: units that have links, noisy.
-        ends: for each attribute of both sides its code at every link that was drawn.
+        ends: for each attribute of both sides, and each match, its code at every link that was drawn.
         owners: the unit of each of these.
         rng: the source of randomness of what is drawn.
+        matches: attributes that follow from two others.
 
     Privacy: spends all that ``queryable`` has left, where there is anything to measure.
     """
-    domain, rho = queryable.domain, queryable.left * ROUNDING
+    domain, rho = extended(queryable.domain, matches), queryable.left * ROUNDING
     found = {name: NoisyAttribute(shares=np.full(domain.sizes[name], 1 / domain.sizes[name])) for name in attributes}
     singles = [(name,) for name in attributes if domain.sizes[name] > 1]
     if not singles or rho <= 0:
@@ -107,7 +124,11 @@ def measure_limited(
     found |= {one.clique[0]: NoisyAttribute(shares=distribution(one, total)) for one in alone}
     if not together:
         return found
-    names = tuple(dict.fromkeys(name for pair in together for name in pair))
+    used = [match for match in matches if any(match.name in pair for pair in together)]
+    needed = [*(name for pair in together for name in pair), *(end for m in used for end in (m.left, m.right))]
+    counted = tuple(dict.fromkeys(name for name in needed if name in queryable.domain.sizes))
+    names = (*counted, *(match.name for match in used))
+    compared = [(names.index(match.left), names.index(match.right), match.same) for match in used]
     held = np.bincount(owners)[owners]
     mass = float((1 / held).sum())
     shares = [
@@ -122,8 +143,9 @@ def measure_limited(
         for name, share in zip(names, shares, strict=True)
     ]
     held = held[order]
-    asked = _limited(names, together, shares, held, codes, 2 * queryable.left * total**2, total, queryable.rows)
-    ((answers, variance),) = queryable.answer_all([(rows_of(names), asked, queryable.left * ROUNDING)])
+    certainty = 2 * queryable.left * total**2
+    asked = _limited(names, together, shares, held, codes, compared, certainty, total, queryable.rows)
+    ((answers, variance),) = queryable.answer_all([(rows_of(counted), asked, queryable.left * ROUNDING)])
     for name in found:
         noisy = _pairs_of(name, names, asked, answers, variance, total)
         found[name] = NoisyAttribute(shares=found[name].shares, pairs=noisy)
@@ -148,6 +170,7 @@ def _limited(
     shares: Sequence[Array],
     held: Integers,
     codes: Sequence[Integers],
+    compared: Sequence[tuple[int, int, Integers]],
     certainty: float,
     total: float,
     rows: int,
@@ -160,6 +183,7 @@ def _limited(
         shares: of the values of each attribute.
         held: links of the unit of each synthetic link, those of a unit one after another.
         codes: of each attribute in each of these, where attributes of the links are independent.
+        compared: which attributes follow from two others, as in ``LimitedPairs``.
         certainty: twice rho times the squared number of units: the squared limit over that is the variance of noise in shares.
         total: units that have links.
         rows: for which noise is calibrated.
@@ -171,7 +195,15 @@ def _limited(
 
     def of(bound: float) -> LimitedPairs:
         counted = bound * math.sqrt(COUNTED / (1 - COUNTED))
-        return LimitedPairs(centres=shares, scales=scales, pairs=places, bound=bound, counted=counted, rows=rows)
+        return LimitedPairs(
+            centres=shares,
+            scales=scales,
+            pairs=places,
+            bound=bound,
+            counted=counted,
+            rows=rows,
+            compared=compared,
+        )
 
     lengths = np.sqrt(of(1.0).squares(held, codes))
     free = [(len(shares[a]) - 1) * (len(shares[b]) - 1) for a, b in places]

@@ -31,6 +31,7 @@ from duckdb_dp.synthesis.links.fit import tilted
 from duckdb_dp.synthesis.links.learner import measure_total, workloads
 from duckdb_dp.synthesis.links.link_attributes import draw as draw_attributes
 from duckdb_dp.synthesis.links.linked_rows import measure_linked, shrunk
+from duckdb_dp.synthesis.links.matches import Match
 from duckdb_dp.synthesis.links.measure_attributes import measure_attributes
 from duckdb_dp.synthesis.links.measure_limited import measure_limited, wanted
 from duckdb_dp.synthesis.links.mwem_pgd import ROUNDS, mwem_pgd, small_workloads
@@ -86,6 +87,7 @@ def links(
     *,
     rows: int | None = None,
     rules: Rules = MANY_TO_MANY,
+    matches: Sequence[Match] = (),
     link_attributes: Sequence[str] = (),
     method: str = "auto",
     rounds: int = ROUNDS,
@@ -100,6 +102,7 @@ def links(
         left, right: the synthetic tables, with the bounds that hold in the result.
         rows: how many links; None for their noisy number.
         rules: what the links obey.
+        matches: attributes of both sides that links may match in; the published methods leave them out.
         link_attributes: attributes of the links.
         method: 'auto', or 'paper' or 'sliced' for the paper's own loop, on row types or on random slices of rows.
         rounds: iterations of the paper's loop.
@@ -115,6 +118,7 @@ def links(
     Privacy: spends all that ``queryable`` has left. One protected entity changes every count of links by at most queryable.rows.
     """
     rho, sides = queryable.left, (left, right)
+    matches = matches if method == "auto" else ()
     known = _measure_rows(queryable, sides, unit, rho)
     spent = {
         str(side.linked): (DEGREES if place == unit else LINKED) * rho
@@ -125,7 +129,8 @@ def links(
     if link_attributes:
         others = (*left.attributes, *right.attributes)
         if unit is not None and isinstance(units := known[unit], Measured):
-            together, own = wanted(queryable.domain, link_attributes, others, own, units, queryable.rows)
+            asked = queryable.domain, link_attributes, others, own, units, queryable.rows
+            together, own = wanted(*asked, matches)
     sizes = dict[str, NoisyTable]()
     if unit is not None:
         before, found = queryable.left, known[unit]
@@ -138,7 +143,7 @@ def links(
     with threads(left, right):
         number = float(len(left.rows) if rules.child else rows or 0)
         if unit is None:
-            learned = _learn(method, queryable, left, right, rules.child, rounds, own, rng, track)
+            learned = _learn(method, queryable, left, right, rules.child, rounds, own, matches, rng, track)
             number = number or learned.total
         elif not number:
             number, _, spent["total"] = measure_total(queryable, (OF_TOTAL * rho, 0.0), 1.0)
@@ -147,16 +152,19 @@ def links(
         by_unit = None if unit is None else _by_unit(unit, known[unit], shapes[unit], number, queryable.rows)
         if by_unit is not None:
             seen = sides if small(*sides) else tuple(sampled(side, rng) for side in sides)
-            learned, by_unit = learn_by_unit(by_unit, queryable, seen, structure, queryable.left - own, track)
+            left_over = queryable.left - own
+            learned, by_unit = learn_by_unit(by_unit, queryable, seen, structure, left_over, matches, track)
         drawn = _draw(queryable.domain, learned, left, right, shapes, size, rules, by_unit, rng, track)
     codes, ends = [], _codes(left, drawn[0]) | _codes(right, drawn[1])
+    ends |= {match.name: match.codes(ends) for match in matches}
     if link_attributes:
         weights = np.ones(len(drawn[0]))
         if unit is None:
-            measured = measure_attributes(queryable, link_attributes, learned.total, ends)
+            measured = measure_attributes(queryable, link_attributes, learned.total, ends, matches)
         else:
             weights /= np.bincount(drawn[unit])[drawn[unit]]
-            measured = measure_limited(queryable, link_attributes, together, learned.total, ends, drawn[unit], rng)
+            shown = learned.total, ends, drawn[unit]
+            measured = measure_limited(queryable, link_attributes, together, *shown, rng, matches)
         codes = draw_attributes(measured, learned.total, ends, weights, rng)
     if unit is not None and structure is not None:
         found = known[unit]
@@ -285,6 +293,7 @@ def _learn(
     child: bool,
     rounds: int,
     own: float,
+    matches: Sequence[Match],
     rng: np.random.Generator,
     track: Track,
 ) -> Learned:
@@ -293,7 +302,7 @@ def _learn(
     if method == "auto":
         sides = (left, right) if small(left, right) else (sampled(left, rng), sampled(right, rng))
         blocks = Blocks(queryable.domain, *sides)
-        return learn_links(blocks, queryable, rho=queryable.left - own, one_parent=child, track=track)
+        return learn_links(blocks, queryable, rho=queryable.left - own, one_parent=child, matches=matches, track=track)
     blocks, sliced = Blocks(queryable.domain, left, right), method == "sliced"
     return mwem_pgd(
         blocks,

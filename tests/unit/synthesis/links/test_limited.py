@@ -105,3 +105,25 @@ def test_no_units_at_all() -> None:
     assert not len(units_of(np.zeros(0, dtype=np.int64)))
     with pytest.raises(IndexError):
         query().exact(np.zeros(0, dtype=np.int64), query().shape[0])
+
+
+def test_attributes_that_follow_from_two_others_are_as_if_each_link_held_them() -> None:
+    """What a link's own values say of each other: the limit is that of its unit all the same."""
+    same = np.array([[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0]])
+    units, plain = drawn(4), query()
+    centres, scales = [*plain.centres, np.array([0.7, 0.3])], [*plain.scales, np.array([1.1, 1.5])]
+    options = {"centres": centres, "scales": scales, "pairs": [*PAIRS, (2, 3)], "bound": 0.5, "counted": 0.2, "rows": 1}
+    asked = LimitedPairs(**options, compared=[(0, 1, same)])
+    held = LimitedPairs(**options)
+    with_it = np.array([(len(unit), *row, same[row[0], row[1]]) for unit in units for row in unit])
+    answers, errors = asked.apply(rows_of(units))
+    expected, _ = held.apply(with_it.reshape(-1))
+    assert (answers == expected).all()
+    assert asked.shape == held.shape
+    whole_answers = [asked.exact(rows_of(units), i) for i in range(len(answers))]
+    for place in range(len(units)):
+        others = rows_of(units[:place] + units[place + 1 :])
+        gone = [a - asked.exact(others, i) for i, a in enumerate(whole_answers)]
+        assert sum(x * x for x in gone) <= Fraction(asked.squared_sensitivity)
+    for index, (answer, error) in enumerate(zip(answers, errors, strict=True)):
+        assert abs(Fraction(float(answer)) - whole_answers[index]) <= Fraction(float(error))

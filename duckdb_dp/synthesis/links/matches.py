@@ -1,0 +1,156 @@
+"""Whether the two ends of a link match: an attribute of the left one and one of the right one whose declared values are the same."""
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, final
+
+import numpy as np
+
+from duckdb_dp.domain.domain import Attribute, Clique, Domain
+from duckdb_dp.domain.types.base import number_of
+from duckdb_dp.linop import Array, Integers, Measurable
+
+MOST = 4
+"""Matches that are looked at: each has its share of noise."""
+
+TOLD, TOLD_BY_NAME, IN_COMMON = 3, 2, 0.5
+"""Values in common, at least, of columns of different names and of one name; and the part of the smaller attribute's that they are."""
+
+CELLS = 2**18
+"""Most cells of two attributes that are compared."""
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Match:
+    """Whether an attribute of the left end and one of the right end of a link have the same value.
+
+    Attributes:
+        left, right: the attributes.
+        same: 1 where two of their values are the same, else 0, shape (values of left, values of right).
+    """
+
+    left: str
+    right: str
+    same: Integers
+
+    @property
+    def name(self) -> str:
+        """A name that no attribute has."""
+        return f"\0{self.left} = {self.right}"
+
+    def codes(self, ends: Mapping[str, Integers]) -> Integers:
+        """1 for each link whose ends match, else 0."""
+        return self.same[ends[self.left], ends[self.right]]
+
+
+def matches_of(left: Sequence[Attribute], right: Sequence[Attribute]) -> list[Match]:
+    """The matches that are looked at, by declarations alone: pairs of attributes that have most of their values in common.
+
+    Two or fewer values in common, as those of all flags, say something only where the columns have one name. Those of one name come
+    first, then texts, as whole numbers are often the same by chance, and then those of which most is in common.
+
+    Args:
+        left, right: the attributes of both sides, '<role>.<column>'.
+    """
+    found = []
+    for a, b in itertools.product(left, right):
+        if a.size * b.size <= CELLS and (same := _same(a, b)).any():
+            common, named = int(same.sum()), _column(a) == _column(b)
+            if common >= (TOLD_BY_NAME if named else TOLD) and common >= IN_COMMON * min(a.size, b.size):
+                order = (not named, a.type != "VARCHAR", -common / (a.size + b.size - common), -common)
+                found.append((order, Match(left=a.name, right=b.name, same=same)))
+    return [match for _, match in sorted(found, key=lambda one: one[0])[:MOST]]
+
+
+def _column(attribute: Attribute) -> str:
+    return attribute.name.rpartition(".")[2].lower()
+
+
+def _same(a: Attribute, b: Attribute) -> Integers:
+    """Where declared values of two attributes are the same, shape (values of a, values of b)."""
+    places = {value: i for i, value in enumerate(_values(b))}
+    same = np.zeros((a.size, b.size), dtype=np.int64)
+    for i, value in enumerate(_values(a)):
+        if value in places:
+            same[i, places[value]] = 1
+    return same
+
+
+def _values(attribute: Attribute) -> list[Any]:
+    """What stands for each declared value: numbers of all types are compared, texts too, and bins by their edges."""
+    labels = [label for label in attribute.labels()[: attribute.base] if label is not None]
+    kind = "text" if attribute.type == "VARCHAR" or attribute.type.startswith("ENUM") else attribute.type
+    return [label if attribute.kind != "bins" and number_of(label) is not None else (kind, label) for label in labels]
+
+
+def extended(domain: Domain, matches: Sequence[Match]) -> Domain:
+    """The attributes with the matches as attributes of two values."""
+    return Domain({**domain.sizes, **{match.name: 2 for match in matches}})
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Merged:
+    """A query on the sums of groups of cells: one row is in one group, so its sensitivity is that of the query.
+
+    Attributes:
+        query: what is asked of the sums.
+        group: of each cell, flat.
+        groups: how many there are.
+
+    It is ``Measurable``.
+    """
+
+    query: Measurable
+    group: Integers
+    groups: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(groups, cells)."""
+        return self.groups, len(self.group)
+
+    @property
+    def squared_sensitivity(self) -> float:
+        """That of the query."""
+        return self.query.squared_sensitivity
+
+    def apply(self, counts: Integers) -> tuple[Array, Array | float]:
+        """(answers, errors) of the query on the sums."""
+        return self.query.apply(self._sums(counts))
+
+    def exact(self, counts: Integers, index: int) -> Fraction:
+        """One answer, exactly."""
+        return self.query.exact(self._sums(counts), index)
+
+    def _sums(self, counts: Integers) -> Integers:
+        sums = np.zeros(self.groups, dtype=np.int64)
+        np.add.at(sums, self.group, counts)  # in whole numbers, however large
+        return sums
+
+
+def merged(domain: Domain, matches: Sequence[Match], clique: Clique, query: Measurable) -> tuple[Clique, Measurable]:
+    """(the clique that is counted, the query on it) for a query on attributes of which some are matches.
+
+    Args:
+        domain: of the attributes that are counted.
+        matches: any.
+        clique: attributes and matches, in the order of the query's cells.
+        query: on the joint cells of these.
+    """
+    known = {match.name: match for match in matches}
+    if not any(name in known for name in clique):
+        return clique, query
+    needed = [end for n in clique for end in ((known[n].left, known[n].right) if n in known else (n,))]
+    counted = domain.clique(dict.fromkeys(needed))
+    codes = dict(zip(counted, np.indices(domain.shape(counted)).reshape(len(counted), -1), strict=True))
+    group = np.zeros(domain.cells(counted), dtype=np.int64)
+    for name in clique:
+        code = known[name].codes(codes) if name in known else codes[name]
+        group = group * (2 if name in known else domain.sizes[name]) + code
+    sizes = (2 if name in known else domain.sizes[name] for name in clique)
+    return counted, Merged(query, group, math.prod(sizes))
