@@ -16,8 +16,9 @@ from duckdb_dp.linop import Array, Integers, Measurable
 MOST = 4
 """Matches that are looked at: each has its share of noise."""
 
-TOLD, TOLD_BY_NAME, IN_COMMON = 3, 2, 0.5
-"""Values in common, at least, of columns of different names and of one name; and the part of the smaller attribute's that they are."""
+TOLD, TOLD_BY_NAME, IN_COMMON, NUMBERS = 3, 2, 0.5, 0.9
+"""Values in common, at least, of columns of different names and of one name; the part of the smaller attribute's that they are; and of the
+larger one's, where they are numbers under different names: ages and decades that both count from 0 have none in common but by chance."""
 
 CELLS = 2**18
 """Most cells of two attributes that are compared."""
@@ -50,8 +51,9 @@ class Match:
 def matches_of(left: Sequence[Attribute], right: Sequence[Attribute]) -> list[Match]:
     """The matches that are looked at, by declarations alone: pairs of attributes that have most of their values in common.
 
-    Two or fewer values in common, as those of all flags, say something only where the columns have one name. Those of one name come
-    first, then texts, as whole numbers are often the same by chance, and then those of which most is in common.
+    Numbers of columns of different names have nearly all of them. Two or fewer values in common, as those of all flags, say something
+    only where the columns have one name. Those of one name come first, then texts, as whole numbers are often the same by chance, and
+    then those of which most is in common.
 
     Args:
         left, right: the attributes of both sides, '<role>.<column>'.
@@ -60,8 +62,10 @@ def matches_of(left: Sequence[Attribute], right: Sequence[Attribute]) -> list[Ma
     for a, b in itertools.product(left, right):
         if a.size * b.size <= CELLS and (same := _same(a, b)).any():
             common, named = int(same.sum()), _column(a) == _column(b)
-            if common >= (TOLD_BY_NAME if named else TOLD) and common >= IN_COMMON * min(a.size, b.size):
-                order = (not named, a.type != "VARCHAR", -common / (a.size + b.size - common), -common)
+            texts = a.type == "VARCHAR"
+            needed = IN_COMMON * min(a.size, b.size) if named or texts else NUMBERS * max(a.base, b.base)
+            if common >= max(needed, TOLD_BY_NAME if named else TOLD):
+                order = (not named, not texts, -common / (a.size + b.size - common), -common)
                 found.append((order, Match(left=a.name, right=b.name, same=same)))
     return [match for _, match in sorted(found, key=lambda one: one[0])[:MOST]]
 
