@@ -49,6 +49,24 @@ def check_not_renamed(session: Session, name: Name, types: Mapping[str, str], se
             )
 
 
+def check_not_protected(session: Session, name: Name) -> None:
+    """Refuse to declare public what may be a protected table whose file was attached under another name.
+
+    Raises:
+        DPError: a protected table that cannot be seen now has the same schema and table name in another catalog.
+
+    Privacy: looks at names only.
+    """
+    with session.looking() as cursor:
+        seen: list[Name] = [] if cursor is None else [(a, b, c) for a, b, c in cursor.execute(SEEN).fetchall()]
+    lost = next((one for one in missing(session, seen) if _same_table(one, name)), None)
+    if lost is not None:
+        raise DPError(
+            f"'{'.'.join(name)}' may be '{_full(lost)}', which is protected in this ledger and cannot be seen now. {remedy(lost, seen)} "
+            "Then another table of that name may be declared public."
+        )
+
+
 def missing(session: Session, seen: Iterable[Name]) -> list[Dataset]:
     """The protected tables that are neither among the names seen nor attached from another engine."""
     there = {tuple(part.lower() for part in full) for full in seen}
