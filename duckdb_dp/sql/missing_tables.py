@@ -94,7 +94,9 @@ def explain_unknown(session: Session, error: UnknownDataset, place: tuple[str, s
     """The error for a name that is not protected: there is no such table, or it may have been renamed."""
     ledger, account = session.ledger, session.ledger.account
     if account is not None:  # which is told the same whether there is such a table or not
-        mine = few(repr(dataset.name) for dataset in ledger.datasets() if ledger.accounts.granted(account, dataset))
+        mine = few(
+            repr(dataset.name) for dataset in ledger.families.relations() if ledger.accounts.granted(account, dataset)
+        )
         role = next((row["role"] for row in ledger.accounts.accounts() if row["name"] == account), None)
         others = {
             "steward": "A steward grants it to others and to stewards, as the curator does: "

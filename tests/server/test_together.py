@@ -113,10 +113,16 @@ def test_relations_of_dp_view_are_listed(place: Place) -> None:
     select = "SELECT p.sex, z.zone, p.sex AS patient_id FROM visits v JOIN patients p USING (patient_id) JOIN zones z USING (rating)"
     command(f"CALL dp_view('seen', '{select}', max_rows := 4)")
     alice, bob = place.session("alice"), place.session("bob")
-    assert {row["dataset"]: row["tables"] for row in alice.datasets().to_pylist()}["patients"] == ["patients", "visits", "seen"]
+    assert {row["dataset"]: row["tables"] for row in alice.datasets().to_pylist()}["patients"] == [
+        "patients",
+        "visits",
+        "seen",
+    ]
     assert "seen" in alice.run("SHOW TABLES").column("name").to_pylist()
     found = [(row["column"], row["key"], row["values"]) for row in alice.describe("seen").to_pylist()]
-    assert found == [("sex", None, "f, m"), ("zone", None, "not declared"), ("patient_id", None, "f, m")], "no key, but for its name"
+    assert found == [("sex", None, "f, m"), ("zone", None, "not declared"), ("patient_id", None, "f, m")], (
+        "no key, but for its name"
+    )
     assert alice.run("DESCRIBE seen").num_rows == 3
     assert str(alice.counted("seen")).startswith("of each unit at most 4 rows count")
     assert "seen" not in bob.run("SHOW TABLES").column("name").to_pylist()

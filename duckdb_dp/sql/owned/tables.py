@@ -182,7 +182,8 @@ def unread(parts: Sequence[str], dataset: str) -> DPError:
 def unseen(name: Name) -> DPError:
     """The refusal of a table that was declared and is not there."""
     return DPError(
-        f"{as_sql('.'.join(name))} is not there now: create it again, give it its name back, or ATTACH its file AS {identifier(name[0])}."
+        f"{as_sql('.'.join(name))} is not there now: create it again, give it its name back, or attach its database as it was, AS "
+        f"{identifier(name[0])}."
     )
 
 
