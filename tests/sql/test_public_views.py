@@ -96,6 +96,27 @@ def test_columns_that_are_not_read_may_fail(pair: list[Loaded]) -> None:
 
 
 @pytest.mark.some(2)
+@pytest.mark.parametrize(
+    "call", ["dp_marginals('visits', ['fee'], rho := 1)", "dp_sql('SELECT sum(fee) FROM visits', rho := 1)"]
+)
+def test_a_public_register_stays_a_table(exact: Loaded, call: str) -> None:
+    """To which the members' rows refer: a view of that name may fail, or not, as they are."""
+    exact(
+        "CREATE TABLE register AS SELECT i AS id FROM range(9) t(i); CREATE TABLE visits AS SELECT i % 9 AS id, i % 4 AS fee FROM range(40) t(i)"
+    )
+    exact("""CALL dp_public('register'); CALL dp_link('visits', "references" := {'id': 'register.id'})""")
+    exact("CREATE TABLE rests AS FROM visits")
+    exact("""CALL dp_link('rests', "references" := {'id': 'register.id'})""")
+    exact("CALL dp_protect(['visits', 'rests'], unit := 'register.id', max_rows := 5, rho := 1e6)")
+    exact("CALL dp_attribute('visits', 'fee', low := 0, high := 3)")
+    assert exact(f"FROM {call}")
+    exact("DROP TABLE register; CREATE VIEW register AS SELECT CAST('' || i AS BIGINT) AS id FROM range(9) t(i)")
+    assert "'register', which 'visits' refers to, was a table and is a view now" in exact.refused(
+        f"FROM {call.replace('rho := 1', 'rho := 2')}"
+    )
+
+
+@pytest.mark.some(2)
 @pytest.mark.parametrize(("first", "then"), [("'k' || i", "i"), ("i", "'k' || i")])
 def test_types_of_a_file_that_change(tmp_path: Path, first: str, then: str) -> None:
     """A statement is made for the types that there were: no private text is cast to a new one."""

@@ -40,7 +40,7 @@ def check(sql: str, family: Family, session: Session) -> None:
     for name in _tables(sql):
         _check_table(name, family, session)
         public = family.public.get(name)
-        if public is not None and public.view and name[1] != SCHEMA:
+        if public is not None and (public.view or name[1] == SCHEMA):
             used = {column: type_ for column, type_ in public.columns.items() if column.lower() in _columns(sql)}
             public_views.check_total(session, name, used)
     if all(name[1] != SCHEMA for name in _tables(sql)):
