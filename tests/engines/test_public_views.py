@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import duckdb
-import ibis
+import pytest
 
 import duckdb_dp.testing
 from tests.conftest import Loaded
@@ -12,6 +12,7 @@ from tests.sql.test_public_views import TABLES
 
 def test_public_tables_of_another_engine_are_worked_out_first(tmp_path: Path) -> None:
     """Its views, and expressions over them: whether its job fails would tell whether somebody's row is joined with what fails."""
+    ibis = pytest.importorskip("ibis")
     found: list[list[str]] = []
     for gone in (-1, 7):
         engine = ibis.duckdb.connect()
