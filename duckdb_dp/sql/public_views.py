@@ -53,7 +53,7 @@ def _work_out(session: Session, name: Name, columns: Mapping[str, str]) -> None:
 
 def _check_view(session: Session, name: Name, columns: Mapping[str, str]) -> None:
     made = f"make a table of it: CREATE TABLE {identifier(name[2] + '_rows')} AS FROM {identifier(name[2])}, and CALL dp_public of that"
-    texts = lineage.texts(session)
+    texts = session.once("texts", lambda: lineage.texts(session))
     if failing_views.chooses(texts, name) and (fails := failing_views.fallible(texts, name)):
         raise DPError(
             f"'{name[2]}' is a public view that chooses or joins rows, and {few(fails)} in it may fail on others; write TRY_CAST(...) or "
