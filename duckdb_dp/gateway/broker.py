@@ -21,7 +21,7 @@ from duckdb_dp.gateway.asked import QUESTIONS, Asked
 from duckdb_dp.gateway.config import Limits
 from duckdb_dp.gateway.deadline import CHARGED, UNCHARGED, LateError, within
 from duckdb_dp.gateway.dues import Due, due, requests
-from duckdb_dp.gateway.errors import Log, Unforeseen, Waiting, foreseen
+from duckdb_dp.gateway.errors import Log, Unforeseen, Waiting, failing, foreseen
 from duckdb_dp.gateway.made_up import MadeUp
 from duckdb_dp.gateway.offered import STEWARDS, Offered
 from duckdb_dp.gateway.values import fetched
@@ -330,7 +330,7 @@ class Broker:
                     )
                 return fetched(cursor.execute(query.replace("{}", full_name(*found.table.name))), 0)
             except duckdb.Error as error:
-                raise self._log.unforeseen(error, function="public") from None
+                raise failing(name, error) or self._log.unforeseen(error, function="public") from None
             finally:
                 with suppress(duckdb.Error):
                     cursor.execute("ROLLBACK")

@@ -37,10 +37,10 @@ SHOWN = 20
 
 
 def tables(broker: Broker, grants: Grants) -> dict[tuple[str, str, str], list[str]]:
-    """The full name of each dataset with a grant -> its tables, which are several where they are protected together."""
+    """The full name of each dataset with a grant -> its tables, and relations of dp_view; several where they are protected together."""
     granted = {row["number"]: full for full, row in grants.items()}
     found: dict[tuple[str, str, str], list[str]] = {}
-    for dataset in broker.ledger.datasets():
+    for dataset in broker.ledger.families.relations():
         if dataset.id in granted:
             found.setdefault(granted[dataset.id], []).append(dataset.name)
     return found
@@ -80,8 +80,8 @@ def described(broker: Broker, name: str, grants: Grants, readable: Readable) -> 
     dataset = _find(broker, name, grants)
     specs = (Attribute.from_json(json.loads(spec)) for _, spec in broker.ledger.attributes(dataset))
     declared = {each.name.lower(): each for each in specs}
-    table = broker.table(dataset)
-    keys = _keys(broker, dataset, table, grants)
+    table = _table(broker, dataset)
+    keys = {} if _is_view(dataset) else _keys(broker, dataset, table, grants)
     rows = [
         _column(column, type_, declared.get(column.lower())) | {"key": keys.get(column.lower())}
         for column, type_ in table.columns.items()
@@ -136,7 +136,9 @@ def read(broker: Broker, kind: str, full: str) -> list[dict[str, Any]]:
 def _leading(broker: Broker, name: str, grants: Grants) -> list[str]:
     """Which columns of a dataset's table name its unit, and which lead to another table: 'visits.patient_id refers to ...'."""
     dataset = _find(broker, name, grants)
-    keys = _keys(broker, dataset, broker.table(dataset), grants)
+    if _is_view(dataset):
+        return []
+    keys = _keys(broker, dataset, _table(broker, dataset), grants)
     return [f"{name}.{column} {words}" for column, words in keys.items() if words != PRIMARY]
 
 
@@ -165,9 +167,22 @@ def _keys(broker: Broker, dataset: Dataset, table: Table, grants: Grants) -> dic
 
 
 def _mine(broker: Broker, grants: Grants) -> list[Dataset]:
-    """The tables of the datasets with a grant."""
+    """The tables and relations of dp_view of the datasets with a grant."""
     granted = {row["number"] for row in grants.values()}
-    return [dataset for dataset in broker.ledger.datasets() if dataset.id in granted]
+    return [dataset for dataset in broker.ledger.families.relations() if dataset.id in granted]
+
+
+def _table(broker: Broker, dataset: Dataset) -> Table:
+    """The columns and keys of a table or relation; without columns where it, or what it is made of, is gone."""
+    try:
+        return broker.table(dataset)
+    except DPError:
+        return Table(name=(dataset.catalog, dataset.schema, dataset.name), columns={})
+
+
+def _is_view(dataset: Dataset) -> bool:
+    """Whether it is a relation of dp_view, whose columns may have the name of the unit's and be others."""
+    return dataset.member is not None and dataset.member.view is not None
 
 
 def _column(name: str, type_: str, attribute: Attribute | None) -> dict[str, Any]:

@@ -15,9 +15,9 @@ from typing import TextIO, final
 import duckdb
 
 from duckdb_dp.accounting.grants import Waiting
-from duckdb_dp.errors import DPError, first_line
+from duckdb_dp.errors import DPError, as_sql, first_line
 
-__all__ = ["Foreign", "Log", "Unforeseen", "Waiting", "foreseen", "hearing"]
+__all__ = ["Foreign", "Log", "Unforeseen", "Waiting", "failing", "foreseen", "hearing"]
 
 EACH = 20
 """Lines of one place in another package that are in the log within a minute: whoever calls could fill it else."""
@@ -95,3 +95,19 @@ def foreseen(function: str, error: duckdb.Error) -> DPError | None:
     if not isinstance(error, duckdb.InvalidInputException) or not text.startswith(f"{function}: "):
         return None
     return None if INTERNAL.search(text) else DPError(text)
+
+
+def failing(name: str, error: duckdb.Error) -> DPError | None:
+    """The error of a public view that fails on a row, or whose file is gone; None where reading public rows ended in another way."""
+    kinds = (
+        duckdb.ConversionException,
+        duckdb.InvalidInputException,
+        duckdb.OutOfRangeException,
+        duckdb.IOException,
+        duckdb.BinderException,
+    )
+    if not isinstance(error, kinds) or "INTERRUPT" in str(error):
+        return None
+    return DPError(
+        f"{as_sql(name)} is a public view that fails on a row, or whose file is gone or changed; only the curator can mend it."
+    )

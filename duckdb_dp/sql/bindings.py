@@ -171,7 +171,7 @@ def _why_not(loaded: Loaded) -> Callable[[str, str, str, str, str, str, str], st
             stopping.run(plan, connection=key)
         except (Exception, stopping.Stopped) as error:
             return _message(function, error)
-        return f"{function}: the ledger was busy; ask again."
+        return f"{function}: tables, or the ledger, changed while it was planned; ask again."
 
     return why
 

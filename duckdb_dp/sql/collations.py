@@ -8,6 +8,7 @@ import duckdb
 from duckdb_dp.counting.encode import quote
 from duckdb_dp.errors import DPError, brief, identifier
 from duckdb_dp.grouped_sums import GroupedSums
+from duckdb_dp.sql import own_names
 from duckdb_dp.sql.above.kinds import group_keys
 from duckdb_dp.sql.session import Session
 
@@ -30,7 +31,7 @@ def collated(session: Session, relation: str, columns: Collection[str]) -> set[s
     Privacy: reads the catalog alone; of the relation no row.
     """
     with session.looking() as cursor:
-        if cursor is None or not columns or not cursor.execute(_ANY).fetchall()[0][0]:
+        if cursor is None or not columns or not _any(session, cursor):
             return set()
         read = {name: f"(SELECT {quote(name)} FROM {relation} WHERE false)" for name in columns}
         tests = [
@@ -41,6 +42,32 @@ def collated(session: Session, relation: str, columns: Collection[str]) -> set[s
         except duckdb.Error:
             return set()  # a table of another engine, or one that is gone, of which more is said elsewhere
     return {name for name, differs in zip(read, found, strict=True) if differs}
+
+
+def _any(session: Session, cursor: duckdb.DuckDBPyConnection) -> bool:
+    """Whether there is a column with a collation."""
+    return session.once("collations", lambda: bool(cursor.execute(_ANY).fetchall()[0][0]))
+
+
+def check_binds(session: Session, sql: str) -> None:
+    """Refuse SQL that compares columns of two collations, as DuckDB does.
+
+    Raises:
+        DPError: it does.
+
+    Privacy: DuckDB only binds it; no row is read.
+    """
+    with session.looking() as cursor:
+        if cursor is None or not _any(session, cursor):
+            return
+        try:
+            cursor.execute(f"DESCRIBE {own_names.bound(sql)}").fetchall()
+        except duckdb.Error as error:
+            if "different collation" in str(error):
+                raise DPError(
+                    "texts of two collations are compared, which DuckDB does not do; have both columns under one: ALTER TABLE ... ALTER "
+                    "... TYPE VARCHAR COLLATE NOCASE."
+                ) from None
 
 
 def compared(

@@ -10,7 +10,7 @@ from duckdb_dp.budget import reserved_delta
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.errors import DPError, few
 from duckdb_dp.request import units
-from duckdb_dp.sql import catalog, lineage, missing_tables, protectable
+from duckdb_dp.sql import catalog, failing_views, lineage, missing_tables, protectable
 from duckdb_dp.sql.arguments import Arguments, Place, candidates, flag, name_parts, word
 from duckdb_dp.sql.catalog import Catalog, columns_query
 from duckdb_dp.sql.protecting import bounded_unit, budget_of, notes_on_delta, overlapping, table_of
@@ -173,10 +173,15 @@ def _of_view(session: Session, texts: lineage.Texts, name: Name, unit: str | Non
 
     if session.ledger.dataset(*name) is None:
         notes = protectable.check(texts, name, columns, is_public)
-        if fails := protectable.fallible(texts, name):
+        if fails := failing_views.fallible(texts, name):
             notes.append(
                 f"where an expression of the view fails on a value ({few(fails)}), DuckDB's error shows that value to whoever "
                 "asks: write TRY_CAST(...), or TRY(...) around it"
+            )
+        if guessing := failing_views.guessing(texts, name):
+            notes.append(
+                f"DuckDB guesses the types of columns of {few(guessing)} from rows, and its errors show lines of the file to whoever asks: "
+                "make a table of it, and protect that"
             )
     else:  # it stays what it is
         notes = []

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.errors import DPError, as_sql, few, quoted_name
-from duckdb_dp.sql import catalog, provenance
+from duckdb_dp.sql import catalog, missing_tables, provenance
 from duckdb_dp.sql.arguments import Arguments, Place, find_dataset, full_name_of, name_parts
 from duckdb_dp.sql.dp_link import references_of
 from duckdb_dp.sql.registry import Function, Rows, register
@@ -30,6 +30,7 @@ def rows(session: Session, arguments: Arguments, place: Place, _seen: str) -> Ro
     if links is None:
         found = [_table(session, name, place) for name in names]
         for name in found:
+            missing_tables.check_not_protected(session, name)
             provenance.check_public(session, name)
     else:
         found = [_parent(session, links, name) for name in names]

@@ -96,6 +96,7 @@ class Family:
         public: the tables that may be read freely.
         views: named relations of the dataset: full name -> its SELECT.
         view_rows: how many of a named relation's rows each unit may have at most; None where that is chosen privately.
+        gone: tables of the dataset, and public ones, that cannot be seen now.
     """
 
     dataset: Dataset
@@ -105,6 +106,7 @@ class Family:
     public: Mapping[Name, PublicTable]
     views: Mapping[Name, str]
     view_rows: Mapping[Name, int | None] = field(default_factory=dict)
+    gone: frozenset[Name] = frozenset()
 
     def member(self, name: Name) -> Member | None:
         """The member of that full name, in any letter case."""
@@ -168,6 +170,7 @@ def _family(session: Session, dataset: Dataset) -> Family:
         public=_public(public, known),
         views={_name(one): one.member.view for one in relations if one.member and one.member.view is not None},
         view_rows={_name(one): None if one.auto_rows else one.max_rows for one in relations},
+        gone=frozenset(name for name in [*public, *members] if catalog.find(known, name) is None),
     )
 
 

@@ -49,6 +49,24 @@ def check_not_renamed(session: Session, name: Name, types: Mapping[str, str], se
             )
 
 
+def check_not_protected(session: Session, name: Name) -> None:
+    """Refuse to declare public what may be a protected table whose file was attached under another name.
+
+    Raises:
+        DPError: a protected table that cannot be seen now has the same schema and table name in another catalog.
+
+    Privacy: looks at names only.
+    """
+    with session.looking() as cursor:
+        seen: list[Name] = [] if cursor is None else [(a, b, c) for a, b, c in cursor.execute(SEEN).fetchall()]
+    lost = next((one for one in missing(session, seen) if _same_table(one, name)), None)
+    if lost is not None:
+        raise DPError(
+            f"'{'.'.join(name)}' may be '{_full(lost)}', which is protected in this ledger and cannot be seen now. {remedy(lost, seen)} "
+            "Then another table of that name may be declared public."
+        )
+
+
 def missing(session: Session, seen: Iterable[Name]) -> list[Dataset]:
     """The protected tables that are neither among the names seen nor attached from another engine."""
     there = {tuple(part.lower() for part in full) for full in seen}
@@ -76,7 +94,9 @@ def explain_unknown(session: Session, error: UnknownDataset, place: tuple[str, s
     """The error for a name that is not protected: there is no such table, or it may have been renamed."""
     ledger, account = session.ledger, session.ledger.account
     if account is not None:  # which is told the same whether there is such a table or not
-        mine = few(repr(dataset.name) for dataset in ledger.datasets() if ledger.accounts.granted(account, dataset))
+        mine = few(
+            repr(dataset.name) for dataset in ledger.families.relations() if ledger.accounts.granted(account, dataset)
+        )
         role = next((row["role"] for row in ledger.accounts.accounts() if row["name"] == account), None)
         others = {
             "steward": "A steward grants it to others and to stewards, as the curator does: "

@@ -7,6 +7,7 @@ from itertools import count
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.accounting.records import units
 from duckdb_dp.counting.encode import full_name, quote
+from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.errors import DPError
 from duckdb_dp.grouped_sums import GroupedSums, Lookup, Source
 from duckdb_dp.request import Request
@@ -187,6 +188,10 @@ def _parent(found: Family, name: Name, member: Member) -> Member:
     if public is None:
         raise DPError(
             f"'{name[2]}', which '{member.name[2]}' refers to, cannot be seen now; create or attach it again."
+        )
+    if public.view and name[1] != SCHEMA:  # which may fail on a row, or not, as the member's rows are
+        raise DPError(
+            f"'{name[2]}', which '{member.name[2]}' refers to, was a table and is a view now; make it a table again."
         )
     return Member(name=public.name, columns=public.columns, keys=public.keys, owner=found.unit)
 

@@ -37,14 +37,6 @@ PLACES = frozenset({"rowid", "file_row_number"})
 CATALOGS = ("duckdb_", "pragma_", "sqlite_master", "histogram")
 """Beginnings of table functions that show catalogs or statistics."""
 
-TOTAL = frozenset({
-    "coalesce", "ifnull", "nullif", "if", "lower", "upper", "trim", "ltrim", "rtrim", "length", "||", "concat", "concat_ws",
-    "substring", "substr", "left", "right", "starts_with", "prefix", "contains", "~~", "!~~", "~~*", "!~~*", "/", "//", "%",
-    "greatest", "least", "year", "month", "day", "quarter", "round", "floor", "ceil", "list_value", "struct_pack", "row",
-    "count", "count_star", "sum", "avg", "min", "max", "any_value", "bool_and", "bool_or", "row_number", "unnest",
-})  # fmt: skip
-"""Functions that raise an error for no value."""
-
 SETS = ("SET_OPERATION_NODE", "RECURSIVE_CTE_NODE")
 
 Unit = Sequence[set[str]]
@@ -78,7 +70,7 @@ def examine(known: Texts, name: Name, unit: Sequence[str], is_public: Callable[[
     if text is None:
         return Examined()
     try:
-        found = list(_trees(known, name[2].lower(), text))
+        found = list(trees_of(known, name[2].lower(), text))
     except Unreadable:
         return Examined(notes=(f"the text of '{name[2]}' cannot be read, nor what one person changes in it",))
     trees, of_macros = [tree for tree, _ in found], [of_macro for _, of_macro in found]
@@ -95,7 +87,7 @@ def examine(known: Texts, name: Name, unit: Sequence[str], is_public: Callable[[
     never, notes = list[str](), list[str]()
     for tree, of_macro in zip(trees, of_macros, strict=True):
         never += _hidden(tree)
-        for node in _walk(tree):
+        for node in walk(tree):
             if node.get("type") in SETS and private(node):
                 never += _cut(node, names)
                 notes += _sets(node, names)
@@ -105,43 +97,7 @@ def examine(known: Texts, name: Name, unit: Sequence[str], is_public: Callable[[
     return Examined(never=tuple(dict.fromkeys(never)), notes=tuple(dict.fromkeys(notes)))
 
 
-def fallible(known: Texts, name: Name) -> list[str]:
-    """Expressions of a view, or of views and macros in it, for which DuckDB may raise an error that shows a value."""
-    text = text_of(known, name)
-    try:
-        trees = [] if text is None else list(_trees(known, name[2].lower(), text))
-    except Unreadable:
-        return ["what cannot be read"]
-    found = [what for tree, _ in trees for part in _walk_untried(tree) if (what := _fails(part, known)) is not None]
-    return list(dict.fromkeys(found))
-
-
-def _fails(part: Node, known: Texts) -> str | None:
-    """The name of a piece that may fail on some value; None if it cannot fail, or is the same for all rows."""
-    if part.get("class") == "CAST":
-        to_text = "VARCHAR" in str(part.get("type_expr") or part.get("cast_type"))
-        fixed = isinstance(part.get("child"), dict) and part["child"].get("class") == "CONSTANT"
-        return None if part.get("try_cast") or to_text or fixed else "a cast"
-    if (
-        part.get("class") in ("FUNCTION", "WINDOW")
-        and _columns(part)
-        and (name := _name(part)) not in TOTAL | known.keys()
-    ):
-        return name if not name.isidentifier() else f"{name}(...)"
-    return None
-
-
-def _walk_untried(node: Any) -> Iterator[Node]:
-    """All pieces but those inside TRY."""
-    if isinstance(node, dict):
-        if node.get("type") == "OPERATOR_TRY":
-            return
-        yield node
-    for part in inner(node):
-        yield from _walk_untried(part)
-
-
-def _trees(known: Texts, name: str, text: str) -> Iterator[tuple[Node, bool]]:
+def trees_of(known: Texts, name: str, text: str) -> Iterator[tuple[Node, bool]]:
     """The parsed text, and those of all views and macros that it names and of queries as text; whether it is a macro's.
 
     A macro's expression reads its arguments, which its own text does not show.
@@ -154,27 +110,27 @@ def _trees(known: Texts, name: str, text: str) -> Iterator[tuple[Node, bool]]:
         seen.add(one)
         tree = parsed(found)
         yield tree, of_macro
-        for part in _walk(tree):
+        for part in walk(tree):
             for key in ("table_name", "function_name"):
                 named = str(part.get(key, "")).lower()
                 left += [(named, inside, key == "function_name") for _, inside in known.get(named, ()) if inside]
-            if _name(part) == "query" and (query := constant(next(iter(arguments(part)), None))) is not None:
+            if name_of(part) == "query" and (query := constant(next(iter(arguments(part)), None))) is not None:
                 left.append((query, query, False))
 
 
 def _hidden(tree: Node) -> Iterator[str]:
     """Functions that show other rows, or positions of rows, without a group or a window."""
-    for part in _walk(tree):
+    for part in walk(tree):
         if part.get("type") == "SHOW_REF":
             yield "SUMMARIZE, which shows statistics of all rows"
-        if _name(part) in WHOLE:
-            yield f"{_name(part)}(...), which shows statistics of all rows, or what is no row"
+        if name_of(part) in WHOLE:
+            yield f"{name_of(part)}(...), which shows statistics of all rows, or what is no row"
         if part.get("class") == "COLUMN_REF" and str(part["column_names"][-1]).lower() in PLACES:
             yield f"{part['column_names'][-1]}, which says where a row stands among others"
         if part.get("type") == "TABLE_FUNCTION" and part["function"]["function_name"].lower().startswith(CATALOGS):
             yield f"{part['function']['function_name']}(...), which shows catalogs or statistics"
-        if _name(part) in ("query", "query_table") and constant(next(iter(arguments(part)), None)) is None:
-            yield f"{_name(part)}(...) of an expression, which cannot be read"
+        if name_of(part) in ("query", "query_table") and constant(next(iter(arguments(part)), None)) is None:
+            yield f"{name_of(part)}(...) of an expression, which cannot be read"
 
 
 def _cut(node: Node, unit: Unit) -> Iterator[str]:
@@ -197,15 +153,16 @@ def _sets(node: Node, unit: Unit) -> Iterator[str]:
         yield "a UNION, in which one person may have several rows"
 
 
-def _walk(node: Any) -> Iterator[Node]:
+def walk(node: Any) -> Iterator[Node]:
+    """All pieces of a parsed text."""
     if isinstance(node, dict):
         yield node
     for part in inner(node):
-        yield from _walk(part)
+        yield from walk(part)
 
 
 def _of_type(node: Any, kind: str) -> Iterator[Node]:
-    return (part for part in _walk(node) if part.get("type") == kind)
+    return (part for part in walk(node) if part.get("type") == kind)
 
 
 def _expressions(select: Node) -> Iterator[Node]:
@@ -222,9 +179,9 @@ def _expressions(select: Node) -> Iterator[Node]:
 
 def _never(select: Node, unit: Unit) -> Iterator[str]:
     """Why in one SELECT a unit's rows may change another's."""
-    if any(part.get("sample") for part in (select, *_walk(select.get("from_table")))):
+    if any(part.get("sample") for part in (select, *walk(select.get("from_table")))):
         yield "LIMIT or a sample, which takes another row where one is gone"
-    if any(_name(part) in RANDOM for part in _expressions(select)):
+    if any(name_of(part) in RANDOM for part in _expressions(select)):
         yield "a random value or a sequence, which is no function of the rows"
     if any(join.get("ref_type") == "POSITIONAL" for join in _of_type(select.get("from_table"), "JOIN")):
         yield "a positional join, which moves all rows where one is gone"
@@ -252,7 +209,7 @@ def _several(select: Node, unit: Unit, private: Callable[[Any], bool]) -> Iterat
     if any(part.get("class") == "SUBQUERY" and private(part) for part in _expressions(select)):
         yield "a subquery in an expression: whether a row is there may depend on others' rows"
     pivots = [pivot for pivot in _of_type(select.get("from_table"), "PIVOT") if pivot.get("unpivot_names")]
-    if not unit and (pivots or any(_name(part) == "unnest" for part in _expressions(select))):
+    if not unit and (pivots or any(name_of(part) == "unnest" for part in _expressions(select))):
         yield "unnest or UNPIVOT, by which one row becomes several"
 
 
@@ -305,7 +262,7 @@ def _meant(expression: Node, items: Sequence[Node]) -> Any:
 
 def _aggregates(item: Any) -> bool:
     found = [part for part in _expressions({"item": item}) if part.get("class") == "FUNCTION"]
-    return any(_name(part) in aggregates() for part in found)
+    return any(name_of(part) in aggregates() for part in found)
 
 
 @cache
@@ -329,10 +286,10 @@ def _by_unit(keys: Sequence[set[str]], unit: Unit) -> bool:
 
 def _correlated(select: Node, unit: Unit) -> bool:
     """Whether the rows of a subquery are those of the unit outside: its unit equals that of a table outside."""
-    within = {str(part.get("alias") or part.get("table_name", "")).lower() for part in _walk(select.get("from_table"))}
+    within = {str(part.get("alias") or part.get("table_name", "")).lower() for part in walk(select.get("from_table"))}
 
     def outside(node: Any, names: set[str]) -> bool | None:
-        if not isinstance(node, dict) or node.get("class") != "COLUMN_REF" or not _columns(node) & names:
+        if not isinstance(node, dict) or node.get("class") != "COLUMN_REF" or not columns_of(node) & names:
             return None
         return len(node["column_names"]) > 1 and str(node["column_names"][-2]).lower() not in within
 
@@ -343,18 +300,19 @@ def _correlated(select: Node, unit: Unit) -> bool:
     )
 
 
-def _name(part: Node) -> str:
+def name_of(part: Node) -> str:
+    """The name of the function that a piece calls, in small letters; '' of others."""
     return str(part.get("function_name", "")).lower()
 
 
-def _columns(node: Any) -> set[str]:
+def columns_of(node: Any) -> set[str]:
     """Last parts of the columns that an expression names."""
-    return {str(part["column_names"][-1]).lower() for part in _walk(node) if part.get("class") == "COLUMN_REF"}
+    return {str(part["column_names"][-1]).lower() for part in walk(node) if part.get("class") == "COLUMN_REF"}
 
 
 def _plain(node: Any) -> set[str]:
     """The last part of a column; nothing of an expression, which may be the same for several people."""
-    return _columns(node) if isinstance(node, dict) and node.get("class") == "COLUMN_REF" else set()
+    return columns_of(node) if isinstance(node, dict) and node.get("class") == "COLUMN_REF" else set()
 
 
 def _aliases(selects: Sequence[Node], column: str) -> set[str]:

@@ -191,7 +191,7 @@ def check_public(session: Session, name: Name) -> None:
     if attached is not None:
         _check_apart(session, attached)
         return
-    texts = lineage.texts(session)
+    texts = session.once("texts", lambda: lineage.texts(session))
     if not lineage.is_view(texts, name):
         return
     read = lineage.sources(texts, name)

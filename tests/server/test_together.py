@@ -105,6 +105,34 @@ def test_units_and_keys_are_said(place: Place) -> None:
     }  # fmt: skip
 
 
+def test_relations_of_dp_view_are_listed(place: Place) -> None:
+    """With the dataset whose rows they have, and to those alone who have a grant on it; also when a table of theirs is gone."""
+    command = place.gateway.broker.command
+    command("CREATE TABLE zones AS SELECT i AS rating, 'z' || i % 2 AS zone FROM range(9) t(i)")
+    command("CALL dp_public('zones')")
+    select = "SELECT p.sex, z.zone, p.sex AS patient_id FROM visits v JOIN patients p USING (patient_id) JOIN zones z USING (rating)"
+    command(f"CALL dp_view('seen', '{select}', max_rows := 4)")
+    alice, bob = place.session("alice"), place.session("bob")
+    assert {row["dataset"]: row["tables"] for row in alice.datasets().to_pylist()}["patients"] == [
+        "patients",
+        "visits",
+        "seen",
+    ]
+    assert "seen" in alice.run("SHOW TABLES").column("name").to_pylist()
+    found = [(row["column"], row["key"], row["values"]) for row in alice.describe("seen").to_pylist()]
+    assert found == [("sex", None, "f, m"), ("zone", None, "not declared"), ("patient_id", None, "f, m")], (
+        "no key, but for its name"
+    )
+    assert alice.run("DESCRIBE seen").num_rows == 3
+    assert str(alice.counted("seen")).startswith("of each unit at most 4 rows count")
+    assert "seen" not in bob.run("SHOW TABLES").column("name").to_pylist()
+    with pytest.raises(DPError, match="there is no dataset"):
+        bob.describe("seen")
+    command("DROP TABLE zones")
+    assert alice.describe("seen").num_rows == 0
+    assert alice.datasets().num_rows == 2
+
+
 def test_how_much_of_a_unit_counts_is_said(place: Place) -> None:
     """Where intervals do not cover the rest."""
     place.gateway.broker.command("CREATE TABLE kept AS SELECT i // 4 AS who, i AS x FROM range(400) t(i)")

@@ -144,3 +144,22 @@ def test_declared_texts_are_told_apart_by_their_bytes(exact: Loaded, more: int) 
     exact("CALL dp_attribute('few', 'x', \"values\" := ?)", [values])
     found = exact("SELECT x, round(count)::INTEGER FROM dp_marginals('few', ['x'], rho := 10)")
     assert dict(found) == {"a": 1, "A": 2, "it's": 1} | {f"other {i}": 0 for i in range(more)}
+
+
+def test_two_collations_are_refused_in_one_line(exact: Loaded) -> None:
+    """As DuckDB refuses to compare them: where a view is named, where rows are joined, and inside subqueries."""
+    exact(
+        "CREATE TABLE a (x VARCHAR COLLATE NOCASE, y VARCHAR COLLATE NOACCENT); CREATE TABLE b (x VARCHAR COLLATE NOACCENT, y VARCHAR)"
+    )
+    exact("""CALL dp_link('b', "references" := [{'columns': ['x', 'y'], 'references': ['a.x', 'a.y']}])""")
+    exact("CALL dp_protect(['a', 'b'], unit := [['a.x', 'a.y']], max_rows := 3, rho := 1e12)")
+    joined = "a JOIN b ON a.x = b.x AND a.y = b.y"
+    for asked in (
+        joined,
+        f"(SELECT a.x, a.y FROM {joined})",
+        "a WHERE EXISTS (SELECT 1 FROM b WHERE a.x = b.x AND a.y = b.y)",
+    ):
+        found = exact.refused("FROM dp_sql(?, rho := 1)", [f"SELECT count(*) AS n FROM {asked}"])
+        assert "texts of two collations are compared, which DuckDB does not do" in found
+    assert "texts of two collations" in exact.refused(f"CALL dp_view('c', 'SELECT a.x, b.y FROM {joined}')")
+    assert exact("FROM dp_sql('SELECT count(*) AS n FROM b', rho := 1)")

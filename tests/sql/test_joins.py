@@ -473,8 +473,18 @@ def test_what_became_of_a_table_is_told(exact: Loaded) -> None:
     for asked in ("SELECT count(*) AS n FROM c JOIN b USING (bid)", "SELECT count(*) FILTER (WHERE n > 3) AS n FROM c"):
         assert round(exact("SELECT n FROM dp_sql(?, rho := 1)", [asked])[0][0]) in (20, 16)
     exact("DROP TABLE c")
+    with pytest.raises(
+        duckdb.Error, match=r"main.c' is not there now: create it again, give it its name back, or attach its database"
+    ):
+        exact("FROM dp_sql('SELECT count(*) AS n FROM c JOIN b USING (bid)', rho := 1)")
+    exact("CREATE TABLE towns AS SELECT i AS n FROM range(20) t(i); CALL dp_public('towns'); DROP TABLE towns")
+    assert "main.towns' is not there now" in exact.refused(
+        "FROM dp_sql('SELECT count(*) AS k FROM b JOIN towns ON id = n', rho := 1)"
+    )
+    exact("CREATE TABLE c (other INTEGER, n INTEGER)")
     with pytest.raises(duckdb.Error, match="'c' has no column 'bid' now, which says whose its rows are"):
         exact("FROM dp_sql('SELECT count(*) AS n FROM c JOIN b USING (bid)', rho := 1)")
+    exact("DROP TABLE c")
     exact("CREATE VIEW c AS SELECT bid, (SELECT count(*) FROM a)::INTEGER AS n FROM b")
     for call in (
         "dp_sql('SELECT count(*) FILTER (WHERE n > 4) AS n FROM c'",
@@ -538,3 +548,30 @@ def test_keys_of_enums_are_joined(exact: Loaded) -> None:
         "SELECT sum(a.k) AS s FROM said a JOIN said b USING (m)",
     ):
         assert round(exact("SELECT s FROM dp_sql(?, rho := 1e6)", [asked])[0][0]) == exact(asked)[0][0]
+
+
+@pytest.mark.some(2)
+@pytest.mark.parametrize(
+    ("type_", "joins"), [("TIME", True), ("DECIMAL(9,2)", True), ("DOUBLE", False), ("FLOAT", False)]
+)
+def test_keys_that_are_equal_and_not_the_same_are_told(exact: Loaded, type_: str, joins: bool) -> None:
+    """Where equal keys are the same, tables are joined by them; of others the refusal says so."""
+    value = "TIME '10:00:00' + INTERVAL (i) MINUTE" if type_ == "TIME" else "i / 4"
+    exact(
+        f"CREATE TABLE a AS SELECT ({value})::{type_} AS id FROM range(8) t(i); CREATE TABLE b AS SELECT id, 1 AS fee FROM a, range(3)"
+    )
+    exact(
+        "CALL dp_link('b', \"references\" := {'id': 'a.id'}); CALL dp_protect(['a', 'b'], unit := 'a.id', max_rows := 3, rho := 1e12)"
+    )
+    for asked in (
+        "a JOIN b ON a.id = b.id",
+        "b x JOIN b y ON x.id = y.id AND x.fee = 1",
+        "b WHERE EXISTS (SELECT 1 FROM a WHERE a.id = b.id)",
+    ):
+        select = f"SELECT count(*) AS n FROM {asked}"
+        if joins:
+            assert round(exact("SELECT n FROM dp_sql(?, rho := 1e9)", [select])[0][0]) == exact(select)[0][0]
+        else:
+            assert f"keys of {type_} may be equal without being the same" in exact.refused(
+                "FROM dp_sql(?, rho := 1)", [select]
+            )

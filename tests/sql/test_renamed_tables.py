@@ -50,6 +50,22 @@ def test_renamed_file(census: Path) -> None:
         assert db.charges() == 1
 
 
+def test_a_renamed_file_is_not_public(census: Path) -> None:
+    """A protected table under another name cannot be declared public, nor a view of it; once its own name is seen, another may."""
+    with duckdb.connect() as con:
+        con.execute(f"ATTACH '{census}' AS other (READ_ONLY)")
+        con.execute("CREATE VIEW seen AS FROM other.p")
+        db = opened(con, census.with_name("census.duckdb.dp"))
+        found = db.refused("CALL dp_public('other.p')")
+        assert (
+            "'other.main.p' may be 'census.main.p', which is protected in this ledger and cannot be seen now" in found
+        )
+        assert "'seen' may be read from 'p', which is protected" in db.refused("CALL dp_public('seen')")
+        con.execute(f"DETACH other; ATTACH '{census}' AS census (READ_ONLY); ATTACH ':memory:' AS other")
+        con.execute("CREATE TABLE other.p AS SELECT 1 AS a")
+        assert db("CALL dp_public('other.p')") == [("other.main.p", "everywhere")]
+
+
 @pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("change", "name"),

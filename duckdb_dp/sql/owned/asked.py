@@ -12,7 +12,7 @@ from duckdb_dp.errors import DPError, Undeclared, brief, few, identifier, quoted
 from duckdb_dp.grouped_sums import GroupedSums
 from duckdb_dp.request import SELECT
 from duckdb_dp.sql import provenance
-from duckdb_dp.sql.arguments import Place, UnknownDataset, find_dataset, full_name_of, name_parts
+from duckdb_dp.sql.arguments import Place, UnknownDataset, candidates, find_dataset, full_name_of, name_parts
 from duckdb_dp.sql.family import family
 from duckdb_dp.sql.lineage import FILES
 from duckdb_dp.sql.session import Session
@@ -100,9 +100,12 @@ def dataset_of(session: Session, select: exp.Select, place: Place, *, as_written
         except UnknownDataset as error:
             unknown = unknown or (None if _is_public(session, name, place) else error)
     if unknown is not None:
-        from duckdb_dp.sql.owned.tables import unread  # for import time: one table is read without these
+        from duckdb_dp.sql.owned.tables import unread, unseen  # for import time: one table is read without these
 
-        raise unread(name_parts(unknown.name), found[0].name) if found else unknown
+        parts = name_parts(unknown.name)
+        if found and (gone := [one for one in candidates(parts, *place) if session.ledger.public.holds(one)]):
+            raise unseen(gone[0])
+        raise unread(parts, found[0].name) if found else unknown
     if not found:
         what = "public tables alone" if names(select) else "no table"
         raise DPError(f"{brief(select.sql('duckdb'))} reads {what}: run it as it is, at no cost.")

@@ -6,7 +6,7 @@ from typing import Any
 
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.errors import DPError, as_sql
-from duckdb_dp.sql import lineage, own_names, provenance
+from duckdb_dp.sql import collations, lineage, own_names, provenance, public_views
 from duckdb_dp.sql.above.gate import check_expression, nodes
 from duckdb_dp.sql.family import Family
 from duckdb_dp.sql.session import Session
@@ -39,6 +39,19 @@ def check(sql: str, family: Family, session: Session) -> None:
     """
     for name in _tables(sql):
         _check_table(name, family, session)
+        public = family.public.get(name)
+        if public is not None and (public.view or name[1] == SCHEMA):
+            used = {column: type_ for column, type_ in public.columns.items() if column.lower() in _columns(sql)}
+            public_views.check_total(session, name, used)
+    if all(name[1] != SCHEMA for name in _tables(sql)):
+        collations.check_binds(session, sql)
+
+
+@lru_cache(maxsize=128)
+def _columns(sql: str) -> frozenset[str]:
+    """The last parts of all names of columns in SQL, in small letters."""
+    named = (node["column_names"] for node in nodes(lineage.parsed(sql)) if node.get("class") == "COLUMN_REF")
+    return frozenset(str(names[-1]).lower() for names in named)
 
 
 @lru_cache(maxsize=128)

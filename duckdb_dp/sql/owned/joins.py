@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NoReturn, final
 
 from sqlglot import exp
 
-from duckdb_dp.errors import DPError
+from duckdb_dp.errors import DPError, identifier
 from duckdb_dp.sql.owned.fan_out import limit
 from duckdb_dp.sql.owned.relations import Condition, Item, Joined, as_item, atom
 from duckdb_dp.sql.owned.rows import Joining
@@ -266,14 +266,31 @@ class Settling:
                 "public tables alone; protect the table with a unit to join its rows with each other."
             )
         if self._joined.outer is not None:
+            self._refuse_inexact(item, other)
             raise DPError(
                 f"a subquery of {what} has no condition that says that its rows have the owner of the row around it, so it would read "
                 f"those of other units; tie it by the unit's key ({unit}), or {first}"
             )
+        self._refuse_inexact(item, other)
         raise DPError(
             f"{what} is joined with {beside} without a condition that says that both rows have one owner, so rows of several units would "
             f"be mixed; join by the unit's key ({unit}), or by the key of a table that both refer to."
         )
+
+    def _refuse_inexact(self, item: Item, other: Item) -> None:
+        """Refuse a condition on keys whose equality does not say that they are the same."""
+        for condition in (*self._joined.conditions, *item.on):
+            sides = (condition.node.this, condition.node.expression) if isinstance(condition.node, exp.EQ) else ()
+            fields = [self._compiler.field(side.unnest()) for side in sides]
+            found = [field for field in fields if field is not None and field.tags]
+            aliases = {column.table for side in sides for column in side.find_all(exp.Column)}
+            if len(found) == 2 and aliases == {item.alias, other.alias} and not same(found[0].type, found[1].type):
+                types = " and ".join(dict.fromkeys(one.type for one in found))
+                raise DPError(
+                    f"keys of {types} may be equal without being the same, as 0.0 and -0.0 are, so a join by "
+                    f"{identifier(found[0].name)} = {identifier(found[1].name)} does not say whose the rows are; give both columns one "
+                    "type of whole numbers, texts, DECIMAL, UUID or dates: ALTER TABLE ... ALTER ... TYPE BIGINT."
+                )
 
 
 def _atom(node: exp.Expr) -> Atom:

@@ -71,6 +71,9 @@ class Tables:
                 return self._member(member)
             if public is not None:
                 return _public(public)
+        lost = {_folded(name): name for name in self.family.gone}
+        if known := next((lost[_folded(name)] for name in self._options(parts) if _folded(name) in lost), None):
+            raise unseen(known)
         raise unread(parts, self.family.dataset.name)
 
     def _options(self, parts: tuple[str, ...]) -> list[Name]:
@@ -118,9 +121,11 @@ class Tables:
         family = self.family
         leading = [*member.owner, *(member.references[0].columns if member.references else ())]
         if gone := [column for column in leading if column not in member.columns]:
+            if member.name in family.gone:
+                raise unseen(member.name)
             raise DPError(
-                f"'{member.name[2]}' has no column {as_sql(gone[0])} now, which says whose its rows are; create the table, or give the "
-                "column its name, as it was."
+                f"'{member.name[2]}' has no column {as_sql(gone[0])} now, which says whose its rows are; give the column its name, "
+                "as it was."
             )
         tags: dict[str, set[Tag]] = {name: set() for name in member.columns}
 
@@ -172,6 +177,14 @@ def unread(parts: Sequence[str], dataset: str) -> DPError:
     file = of_file(name)
     rest = f". {file}" if file else f"; if anybody may see its rows: CALL dp_public({quoted_name(*parts)})"
     return DPError(f"{as_sql(name)} is neither public nor a table of '{dataset}', so it cannot be read with it{rest}")
+
+
+def unseen(name: Name) -> DPError:
+    """The refusal of a table that was declared and is not there."""
+    return DPError(
+        f"{as_sql('.'.join(name))} is not there now: create it again, give it its name back, or attach its database as it was, AS "
+        f"{identifier(name[0])}."
+    )
 
 
 def _most(name: Name, rows: int | None) -> Most | None:

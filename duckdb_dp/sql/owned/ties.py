@@ -35,6 +35,7 @@ _EXACT = _WHOLE | {
     "TIMESTAMP_S",
     "TIMESTAMP_MS",
     "TIMESTAMP_NS",
+    "TIME",
     "BLOB",
     "BOOLEAN",
 }

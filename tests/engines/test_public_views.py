@@ -1,0 +1,41 @@
+"""Public tables of another engine that fail on a row."""
+
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import duckdb_dp.testing
+from tests.conftest import Loaded
+from tests.sql.test_public_views import TABLES
+
+
+def test_public_tables_of_another_engine_are_worked_out_first(tmp_path: Path) -> None:
+    """Its views, and expressions over them: whether its job fails would tell whether somebody's row is joined with what fails."""
+    ibis = pytest.importorskip("ibis")
+    found: list[list[str]] = []
+    for gone in (-1, 7):
+        engine = ibis.duckdb.connect()
+        engine.raw_sql(TABLES)
+        engine.raw_sql(f"UPDATE visits SET fee = 150_000 WHERE id = 7; DELETE FROM visits WHERE id = {gone}")
+        with duckdb.connect() as con:
+            ledger = tmp_path / f"{gone}"
+            duckdb_dp.testing.load(con, ledger, seed=1)
+            raw = engine.table("raw")
+            tables = {name: engine.table(name) for name in ("people", "visits", "codes")}
+            for name, table in (tables | {"made": raw.mutate(code=raw.code.cast("int32"))}).items():
+                duckdb_dp.attach(con, name, table)
+            con.execute(
+                """CALL dp_link('visits', "references" := {'id': 'people.id'}); CALL dp_public(['codes', 'made'])"""
+            )
+            con.execute(
+                "CALL dp_protect(['people', 'visits'], unit := 'people.id', max_rows := {'people': 1, 'visits': 9}, rho := 1e6)"
+            )
+            db = Loaded(con, ledger)
+            asked = (
+                f"FROM dp_sql('SELECT count(*) AS n FROM visits WHERE EXISTS (SELECT 1 FROM {name} r WHERE r.region = fee AND code > 1)', rho := 1)"
+                for name in ("codes", "made")
+            )
+            found.append([db.refused(one) for one in asked])
+    assert found[0] == found[1]
+    assert all("did not count" in one and "ConversionException" in one for one in found[0])

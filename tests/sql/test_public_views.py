@@ -1,0 +1,154 @@
+"""Public views that fail on a row, or whose types change: whether a call is answered does not depend on private rows."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import duckdb_dp.testing
+from tests.conftest import Loaded
+
+TABLES = """
+CREATE TABLE people (id INTEGER PRIMARY KEY);
+INSERT INTO people SELECT i FROM range(30) t(i);
+CREATE TABLE visits (id INTEGER REFERENCES people (id), fee INTEGER, why VARCHAR);
+INSERT INTO visits SELECT i % 30, i % 7, 'S' || i % 30 FROM range(90) t(i);
+CREATE TABLE raw AS SELECT i::INTEGER AS region, CASE WHEN i = 150_000 THEN 'x' ELSE '' || i % 9 END AS code FROM range(200_000) t(i);
+CREATE VIEW codes AS SELECT region, code::INTEGER AS code FROM raw;
+CREATE VIEW chosen AS SELECT region, code::INTEGER AS code FROM raw WHERE region <> 150_000;
+CREATE VIEW tried AS SELECT region, TRY_CAST(code AS INTEGER) AS code FROM raw WHERE region <> 150_000;
+"""
+DECLARED = """
+CALL dp_protect(['people', 'visits'], unit := 'people.id', max_rows := 4, rho := 1e12);
+CALL dp_public(['codes', 'chosen', 'tried']);
+"""
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Loaded]]:
+    """Two databases: one with the person 7, and one without."""
+    found = []
+    for name, gone in (("with", -1), ("without", 7)):
+        con = duckdb.connect()
+        con.execute(TABLES)
+        con.execute(f"DELETE FROM visits WHERE id = {gone}")
+        con.execute(f"DELETE FROM people WHERE id = {gone}")
+        ledger = tmp_path_factory.mktemp(name)
+        duckdb_dp.testing.load(con, ledger, seed=1)
+        con.execute(DECLARED)
+        found.append(Loaded(con, ledger))
+    yield found
+    for one in found:
+        one.connection.close()
+
+
+JOINS = [
+    "visits JOIN {r} r ON fee = r.region WHERE why = 'S7' AND code > 1",
+    "visits JOIN {r} r ON fee = r.region AND code > 1 WHERE why = 'S7'",
+    "visits JOIN {r} r ON fee = r.region WHERE why = 'S7' AND fee + code > 2",
+    "visits LEFT JOIN {r} r ON fee = r.region AND code = 1 WHERE why = 'S7'",
+    "visits JOIN {r} r ON fee = code WHERE why = 'S7'",
+    "visits SEMI JOIN {r} r ON fee = code WHERE why = 'S7'",
+    "visits ANTI JOIN {r} r ON fee = code WHERE why = 'S7'",
+    "visits WHERE why = 'S7' AND EXISTS (SELECT 1 FROM {r} r WHERE r.region = fee AND code > 1)",
+    "visits WHERE why = 'S7' AND NOT EXISTS (SELECT 1 FROM {r} r WHERE r.region = fee AND code > 1)",
+    "visits WHERE why = 'S7' AND fee IN (SELECT code FROM {r})",
+    "visits WHERE why = 'S7' AND fee > (SELECT max(code) FROM {r} r WHERE r.region = fee)",
+    "visits WHERE why = 'S7' AND fee > (SELECT max(code) FROM {r} r)",
+    "people JOIN (SELECT id, fee, code FROM visits JOIN {r} r ON fee = r.region WHERE why = 'S7') USING (id) WHERE code = 1",
+]
+
+
+@pytest.mark.some(4)
+@pytest.mark.parametrize("joined", JOINS)
+def test_a_view_that_fails_is_refused_whatever_the_rows_are(pair: list[Loaded], joined: str) -> None:
+    """DuckDB reads nothing of it where no private row asks for it."""
+    asked = f"FROM dp_sql($$ SELECT count(*) AS n FROM {joined.format(r='codes')} $$, rho := 1)"
+    refused = [db.refused(asked) for db in pair]
+    assert refused[0] == refused[1]
+    assert "'codes' is a public view that fails: Could not convert string 'x'" in refused[0]
+    assert all(db.charges() == 0 for db in pair)
+
+
+def test_what_may_fail_beside_a_condition_is_refused(pair: list[Loaded]) -> None:
+    """DuckDB may work it out before the condition, as the rows that are joined with it decide."""
+    for db in pair:
+        found = db.refused("FROM dp_sql('SELECT count(*) AS n FROM visits JOIN chosen ON fee = code', rho := 1)")
+        assert "'chosen' is a public view that chooses or joins rows, and a cast in it may fail" in found
+
+
+@pytest.mark.some(4)
+@pytest.mark.parametrize("joined", JOINS)
+def test_a_view_that_cannot_fail_is_read(pair: list[Loaded], joined: str) -> None:
+    """Also with TRY_CAST beside a condition."""
+    before = [db.charges() for db in pair]
+    for db in pair:
+        db(
+            f"FROM dp_sql($$ SELECT count(*) AS n FROM {joined.format(r='tried')} $$, rho := 1, max_rows := 4, fresh := true)"
+        )
+    assert [db.charges() for db in pair] == [number + 1 for number in before]
+
+
+def test_columns_that_are_not_read_may_fail(pair: list[Loaded]) -> None:
+    (db, _) = pair
+    assert db("FROM dp_sql('SELECT count(*) AS n FROM visits JOIN codes ON fee = region', rho := 1e6)")
+
+
+@pytest.mark.some(2)
+@pytest.mark.parametrize(
+    "call", ["dp_marginals('visits', ['fee'], rho := 1)", "dp_sql('SELECT sum(fee) FROM visits', rho := 1)"]
+)
+def test_a_public_register_stays_a_table(exact: Loaded, call: str) -> None:
+    """To which the members' rows refer: a view of that name may fail, or not, as they are."""
+    exact(
+        "CREATE TABLE register AS SELECT i AS id FROM range(9) t(i); CREATE TABLE visits AS SELECT i % 9 AS id, i % 4 AS fee FROM range(40) t(i)"
+    )
+    exact("""CALL dp_public('register'); CALL dp_link('visits', "references" := {'id': 'register.id'})""")
+    exact("CREATE TABLE rests AS FROM visits")
+    exact("""CALL dp_link('rests', "references" := {'id': 'register.id'})""")
+    exact("CALL dp_protect(['visits', 'rests'], unit := 'register.id', max_rows := 5, rho := 1e6)")
+    exact("CALL dp_attribute('visits', 'fee', low := 0, high := 3)")
+    assert exact(f"FROM {call}")
+    exact("DROP TABLE register; CREATE VIEW register AS SELECT CAST('' || i AS BIGINT) AS id FROM range(9) t(i)")
+    assert "'register', which 'visits' refers to, was a table and is a view now" in exact.refused(
+        f"FROM {call.replace('rho := 1', 'rho := 2')}"
+    )
+
+
+@pytest.mark.some(2)
+@pytest.mark.parametrize(("first", "then"), [("'k' || i", "i"), ("i", "'k' || i")])
+def test_types_of_a_file_that_change(tmp_path: Path, first: str, then: str) -> None:
+    """A statement is made for the types that there were: no private text is cast to a new one."""
+    file = tmp_path / "r.csv"
+
+    def write(code: str) -> None:
+        duckdb.sql(f"COPY (SELECT {code} AS code FROM range(7) t(i)) TO '{file}'")
+
+    write(first)
+    with duckdb.connect() as con:
+        con.execute(f"CREATE VIEW r AS FROM '{file}'")
+        con.execute(TABLES.split("CREATE TABLE raw")[0])
+        duckdb_dp.testing.load(con, tmp_path / "ledger", seed=1)
+        con.execute(f"{DECLARED.splitlines()[1]} CALL dp_public('r')")
+        db, column = Loaded(con, tmp_path / "ledger"), "why" if first.startswith("'") else "fee"
+        asked = f"FROM dp_sql('SELECT count(*) AS n FROM visits JOIN r ON {column} = code', rho := 1e6)"
+        assert len(db(asked)) == 1
+        write(then)
+        try:
+            db(asked)
+        except duckdb.Error as error:
+            assert "Conversion" not in str(error)
+            assert "convert" not in str(error)
+
+
+@pytest.mark.some(2)
+@pytest.mark.parametrize("reads", ["read_csv('{}')", "'{}'"])
+def test_a_protected_view_of_a_file_of_texts_has_a_note(tmp_path: Path, reads: str) -> None:
+    file = tmp_path / "rows.csv"
+    duckdb.sql(f"COPY (SELECT i AS x FROM range(7) t(i)) TO '{file}'")
+    with duckdb.connect() as con:
+        con.execute(f"CREATE VIEW rows AS FROM {reads.format(file)}")
+        duckdb_dp.testing.load(con, tmp_path / "ledger", seed=1)
+        note = con.execute("CALL dp_protect('rows', rho := 1)").fetchall()[0][-1]
+    assert "DuckDB guesses the types of columns of" in note
