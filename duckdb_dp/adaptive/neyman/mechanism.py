@@ -241,8 +241,8 @@ def _residuals(queryable: PrivateQueryable, parts: Parts, state: State, scores: 
     domain, best, precisions = queryable.domain, state.best, state.known.precisions
     found: dict[Clique, Residual] = {(): certain(1.0, 1.0, precisions[()])}
     alone = spreads({(name,): best.singles[name,] for name in parts.singles}, precisions)
-    for clique, cells in alone.items():
-        found[clique] = certain(cells, cost(domain, clique), precisions.get(clique, 0.0))
+    for clique, (cells, sure) in alone.items():
+        found[clique] = certain(cells, cost(domain, clique), precisions.get(clique, 0.0), sure)
     # What the noise of its singles makes of a pair's distance is no sign of anything between them.
     noise = {
         clique: squared_distance(one.cells, 1 / one.known[0]) if one.measured else 0.0 for clique, one in found.items()
@@ -282,7 +282,8 @@ def _estimated(state: State, noisy: Sequence[LinearMeasurement], scores: Scores)
     begun = first(known, names, pairs, total)
     tree = modelled = best = by_tree(known, begun)
     mixed, counted, found = None, None, list[Mixture]()
-    if pairs and mixable(known.domain, names):
+    # Of singles alone a mixture knows less than their product: it fits their noise.
+    if any(pair in known.values for pair in pairs) and mixable(known.domain, names):
         seen = known.added(_pseudo(state, scores))
         found = mixtures(seen, tree, components=COMPONENTS, steps=STEPS, seeds=SEEDS, before=state.mixtures)
         mixed = by_mixtures(known, found, tree)
