@@ -35,8 +35,8 @@ from duckdb_dp.reconstruct.grem import ResidualEstimates
 from duckdb_dp.reconstruct.measurement import LinearMeasurement, residual_measurement
 from duckdb_dp.reconstruct.mixture import Mixture
 
-TOTAL = 0.005
-"""Share of the budget for the total."""
+TOTAL, MOST_TOTAL = 0.005, 0.04
+"""Share of the budget for the total, and most of it where it is not known to a tenth then."""
 
 SINGLES, FEWEST = 0.3, 0.1
 """Most of the budget that goes to single attributes before the first round; and what goes to them however good they are."""
@@ -174,8 +174,13 @@ def start(queryable: PrivateQueryable, parts: Parts, known: ResidualEstimates) -
     domain, budget = queryable.domain, queryable.left
     noisy = measure_residuals(queryable, {(): 1.0}, budget * TOTAL if parts.singles else budget)
     known = known.added(noisy)
-    rows = max(float(known.values[()]), 1.0)
+    rows = _rows(known)
     if parts.singles:
+        more = min((10 / rows) ** 2 * queryable.rows**2 / 2, MOST_TOTAL * budget) - budget * TOTAL
+        if more > 0:
+            again = measure_residuals(queryable, {(): 1.0}, more)
+            noisy, known = (*noisy, *again), known.added(again)
+            rows = _rows(known)
         wanted = {
             one: precision - known.precisions.get(one, 0.0)
             for one, precision in _first_singles(domain, parts.singles, 2 * budget / queryable.rows**2, rows).items()
@@ -188,6 +193,11 @@ def start(queryable: PrivateQueryable, parts: Parts, known: ResidualEstimates) -
     if any(len(clique) == 2 for clique in known.values):
         best = by_tree(known, best)
     return State(known=known, measured=noisy, best=best)
+
+
+def _rows(known: ResidualEstimates) -> float:
+    """The noisy number of rows, at least one standard deviation of its noise: of fewer nothing could be planned."""
+    return max(float(known.values[()]), known.precisions[()] ** -0.5, 1.0)
 
 
 def _first_singles(domain: Domain, names: Sequence[str], budget: float, rows: float) -> dict[Clique, float]:
