@@ -203,7 +203,7 @@ def start(queryable: PrivateQueryable, parts: Parts, known: ResidualEstimates) -
 
 def _rows(known: ResidualEstimates) -> float:
     """The noisy number of rows, at least one standard deviation of its noise: of fewer nothing could be planned."""
-    return max(float(known.values[()]), known.precisions[()] ** -0.5, 1.0)
+    return max(float(known.values[()]), 1 / math.sqrt(known.precisions[()]), 1.0)
 
 
 def _first_singles(domain: Domain, names: Sequence[str], budget: float, rows: float) -> dict[Clique, float]:
