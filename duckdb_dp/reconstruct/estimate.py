@@ -118,9 +118,9 @@ def mixtures(
     Privacy: post-processing.
     """
     names = [name for (name,) in start.singles]
-    names = widest(seen.domain, names)
-    if len(names) < 2:
+    if not mixable(seen.domain, names):
         return []
+    names = widest(seen.domain, names)
     target = Target.of(names, seen, start.singles, start.total)
     width = len(target.base)
     few, seeds = min(components, width), seeds if width <= WIDE else seeds[:1]
@@ -128,11 +128,9 @@ def mixtures(
     return [fit(target, names, start.total, components=few, steps=steps, seed=s, before=b) for s, b in starts]
 
 
-def mixable(known: ResidualEstimates, names: Collection[str]) -> bool:
-    """Whether there is a mixture of these attributes: at least two of them fit, and a pair has been measured where a fit takes long."""
-    fitting = widest(known.domain, names)
-    few = sum(known.domain.sizes[name] for name in fitting) <= FEW
-    return len(fitting) > 1 and (few or any(len(clique) == 2 for clique in known.precisions))
+def mixable(domain: Domain, names: Collection[str]) -> bool:
+    """Whether there is a mixture of these attributes: at least two of them fit."""
+    return len(widest(domain, names)) > 1
 
 
 def widest(domain: Domain, names: Collection[str]) -> list[str]:

@@ -93,9 +93,9 @@ class Residual:
     chances: Array = field(default_factory=lambda: np.full(CASES, 1 / CASES))
 
 
-def certain(cells: float, cost: float, measured: float) -> Residual:
-    """Of which nothing is known but its measurements."""
-    return Residual(cells=cells, cost=cost, measured=measured, known=np.full(CASES, max(measured, LEAST)))
+def certain(cells: float, cost: float, measured: float, known: float = 0.0) -> Residual:
+    """Of which so much is known, or nothing but its measurements."""
+    return Residual(cells=cells, cost=cost, measured=measured, known=np.full(CASES, max(measured, known, LEAST)))
 
 
 def scored(cells: float, cost: float, measured: float, distances: Array, chances: Array, explained: float) -> Residual:

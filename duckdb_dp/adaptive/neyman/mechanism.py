@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from duckdb_dp.accounting.base import Accounting
 from duckdb_dp.adaptive.base import Options, Outcome, Progress, measure_residuals
 from duckdb_dp.adaptive.candidates import check_cells, check_first_noise, check_memory, singles
@@ -20,6 +22,7 @@ from duckdb_dp.adaptive.neyman.allocation import (
     uneven,
 )
 from duckdb_dp.adaptive.neyman.alone import spreads
+from duckdb_dp.adaptive.neyman.doubt import chance, evidence
 from duckdb_dp.adaptive.neyman.scores import SHARES, Scores, price, score
 from duckdb_dp.adaptive.neyman.triples import cost, residuals, scoring, triples
 from duckdb_dp.domain.domain import Clique, Domain
@@ -35,8 +38,8 @@ from duckdb_dp.reconstruct.grem import ResidualEstimates
 from duckdb_dp.reconstruct.measurement import LinearMeasurement, residual_measurement
 from duckdb_dp.reconstruct.mixture import Mixture
 
-TOTAL = 0.005
-"""Share of the budget for the total."""
+TOTAL, MOST_TOTAL = 0.005, 0.04
+"""Share of the budget for the total, and most of it where it is not known to a tenth then."""
 
 SINGLES, FEWEST = 0.3, 0.1
 """Most of the budget that goes to single attributes before the first round; and what goes to them however good they are."""
@@ -67,6 +70,7 @@ class State:
         mixtures: of which ``mixed`` is made; none where none fits.
         modelled: what these make together.
         counted: counts without a model; None where there are too many of them.
+        evidence: that there is more between attributes than noise of singles; see ``doubt.evidence``.
         rounds: what has been done.
 
     Privacy: all of it has been charged.
@@ -80,6 +84,7 @@ class State:
     mixtures: Sequence[Mixture] = ()
     modelled: Estimate | None = None
     counted: Estimate | None = None
+    evidence: float = 0.0
     rounds: tuple[dict[str, Any], ...] = ()
 
 
@@ -169,13 +174,19 @@ def check(workload: Workload, options: Options, rho: float, accounting: Accounti
 def start(queryable: PrivateQueryable, parts: Parts, known: ResidualEstimates) -> State:
     """Measure the total, and the residuals of single attributes as far as a first estimate needs them.
 
-    Privacy: spends at most TOTAL + SINGLES of the budget; all of it where there are no attributes.
+    Privacy: spends at most MOST_TOTAL + SINGLES of the budget; all of it where there are no attributes.
     """
     domain, budget = queryable.domain, queryable.left
     noisy = measure_residuals(queryable, {(): 1.0}, budget * TOTAL if parts.singles else budget)
     known = known.added(noisy)
-    rows = max(float(known.values[()]), 1.0)
+    rows = _rows(known)
     if parts.singles:
+        lacking = ((10 / rows) ** 2 - known.precisions[()]) * queryable.rows**2 / 2
+        more = min(lacking, (MOST_TOTAL - TOTAL) * budget)
+        if more > 0:
+            again = measure_residuals(queryable, {(): 1.0}, more)
+            noisy, known = (*noisy, *again), known.added(again)
+            rows = _rows(known)
         wanted = {
             one: precision - known.precisions.get(one, 0.0)
             for one, precision in _first_singles(domain, parts.singles, 2 * budget / queryable.rows**2, rows).items()
@@ -188,6 +199,11 @@ def start(queryable: PrivateQueryable, parts: Parts, known: ResidualEstimates) -
     if any(len(clique) == 2 for clique in known.values):
         best = by_tree(known, best)
     return State(known=known, measured=noisy, best=best)
+
+
+def _rows(known: ResidualEstimates) -> float:
+    """The noisy number of rows, at least one standard deviation of its noise: of fewer nothing could be planned."""
+    return max(float(known.values[()]), 1 / math.sqrt(known.precisions[()]), 1.0)
 
 
 def _first_singles(domain: Domain, names: Sequence[str], budget: float, rows: float) -> dict[Clique, float]:
@@ -216,12 +232,17 @@ def step(queryable: PrivateQueryable, parts: Parts, state: State, count: int) ->
     left = count - len(state.rounds)
     last, begun, rows = left == 1, queryable.left, queryable.rows
     budget, best = begun / left, state.best
-    pairs = Scores(cases=SHARES, chances={}, distances={}, stddev=0.0)
+    pairs = Scores(cases=SHARES, chances={}, distances={}, stddev=0.0, noisy={})
     if best.pairs:
         rho = min(SCORING * budget, price(len(best.pairs), rows, SCORE_STDDEV * best.total))
         pairs = score(queryable, best.pairs, rho)
-    wanted = _residuals(queryable, parts, state, pairs)
-    if last:  # what is measured of a triple is what its pairs do not say, and they are nearest now
+    wanted = _alone(parts, state)
+    sure = 1.0
+    if parts.pairs:
+        explained = _explained(parts, wanted)
+        sure, state = _sure(parts, state, pairs, explained)
+        wanted |= _pairs(parts, state, pairs, explained, sure)
+    if last and sure > 1 / 2:  # what is measured of a triple is what its pairs do not say, and they are nearest now
         wanted |= _triples(queryable, parts, state, pairs, budget)
     rho = queryable.left if last else budget - (begun - queryable.left)
     precisions = allocate(wanted, parts.asked, 2 * queryable.left / rows**2, 2 * rho / rows**2)
@@ -236,28 +257,51 @@ def step(queryable: PrivateQueryable, parts: Parts, state: State, count: int) ->
     return _estimated(replace(state, rounds=(*state.rounds, report), measured=(*state.measured, *noisy)), noisy, pairs)
 
 
-def _residuals(queryable: PrivateQueryable, parts: Parts, state: State, scores: Scores) -> dict[Clique, Residual]:
-    """What is known of the total and of singles, by their precisions, and of pairs, by their scores."""
-    domain, best, precisions = queryable.domain, state.best, state.known.precisions
+def _alone(parts: Parts, state: State) -> dict[Clique, Residual]:
+    """What is known of the total and of singles, by their precisions."""
+    domain, best, precisions = state.known.domain, state.best, state.known.precisions
     found: dict[Clique, Residual] = {(): certain(1.0, 1.0, precisions[()])}
     alone = spreads({(name,): best.singles[name,] for name in parts.singles}, precisions)
-    for clique, cells in alone.items():
-        found[clique] = certain(cells, cost(domain, clique), precisions.get(clique, 0.0))
-    # What the noise of its singles makes of a pair's distance is no sign of anything between them.
-    noise = {
-        clique: squared_distance(one.cells, 1 / one.known[0]) if one.measured else 0.0 for clique, one in found.items()
-    }
-    spread = effective_all(best.pairs)
-    for a, b in parts.pairs:
-        found[a, b] = scored(
-            uneven(spread[a, b], scores.distances[a, b] / best.total),
-            cost(domain, (a, b)),
-            precisions.get((a, b), 0.0),
-            scores.cases,
-            scores.chances[a, b],
-            noise[a,] + noise[b,],
-        )
+    for clique, (cells, sure) in alone.items():
+        found[clique] = certain(cells, cost(domain, clique), precisions.get(clique, 0.0), sure)
     return found
+
+
+def _explained(parts: Parts, alone: Mapping[Clique, Residual]) -> dict[Clique, float]:
+    """What noise of the total and of its singles makes of each pair's distance, squared: no sign of anything between them."""
+    error = {clique: squared_distance(one.cells, 1 / one.known[0]) for clique, one in alone.items() if one.measured}
+    return {(a, b): math.fsum(error.get(part, 0.0) for part in ((), (a,), (b,))) for a, b in parts.pairs}
+
+
+def _sure(parts: Parts, state: State, scores: Scores, explained: Mapping[Clique, float]) -> tuple[float, State]:
+    """(the chance that scores show more than noise of singles, the state with that evidence).
+
+    Once a pair has been measured its estimate has other errors than those of singles, and nothing is doubted.
+    """
+    if any(pair in state.known.values for pair in parts.pairs):
+        return 1.0, state
+    # No score says that there is nothing: less than no evidence is a chance too.
+    state = replace(state, evidence=max(state.evidence + evidence(scores, explained), 0.0))
+    return chance(state.evidence), state
+
+
+def _pairs(
+    parts: Parts, state: State, scores: Scores, explained: Mapping[Clique, float], sure: float
+) -> dict[Clique, Residual]:
+    """What is known of pairs, by their scores, and by the chance that these show anything but noise of singles."""
+    domain, best, precisions = state.known.domain, state.best, state.known.precisions
+    spread, nothing = effective_all(best.pairs), (1 - sure) * np.eye(1, len(scores.cases))[0]
+    return {
+        pair: scored(
+            uneven(spread[pair], scores.distances[pair] / best.total),
+            cost(domain, pair),
+            precisions.get(pair, 0.0),
+            scores.cases,
+            sure * scores.chances[pair] + nothing,
+            explained[pair],
+        )
+        for pair in parts.pairs
+    }
 
 
 def _triples(
@@ -282,7 +326,8 @@ def _estimated(state: State, noisy: Sequence[LinearMeasurement], scores: Scores)
     begun = first(known, names, pairs, total)
     tree = modelled = best = by_tree(known, begun)
     mixed, counted, found = None, None, list[Mixture]()
-    if pairs and mixable(known, names):
+    # Of singles alone a mixture knows less than their product: it fits their noise.
+    if any(pair in known.values for pair in pairs) and mixable(known.domain, names):
         seen = known.added(_pseudo(state, scores))
         found = mixtures(seen, tree, components=COMPONENTS, steps=STEPS, seeds=SEEDS, before=state.mixtures)
         mixed = by_mixtures(known, found, tree)

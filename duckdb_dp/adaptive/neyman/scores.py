@@ -1,7 +1,7 @@
 """The score vector: noisy L1 distances of all present estimates from the truth, in one Gaussian step."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,12 +27,19 @@ class Scores:
         chances: clique -> chance of each, shape (CASES,).
         distances: clique -> the mean.
         stddev: of the noise in each.
+        noisy: what was measured.
     """
 
     cases: Array
     chances: Mapping[Clique, Array]
     distances: Mapping[Clique, float]
     stddev: float
+    noisy: Mapping[Clique, float]
+
+    def spread(self, cliques: Collection[Clique]) -> Array:
+        """The chance of each distance for one of these cliques of which nothing is known, shape (CASES,)."""
+        found = FIRST / len(self.cases) + np.sum([self.chances[clique] for clique in cliques], axis=0)
+        return np.asarray(found / (FIRST + len(cliques)))
 
 
 def score(queryable: PrivateQueryable, estimates: Mapping[Clique, Array], rho: float) -> Scores:
@@ -51,12 +58,14 @@ def score(queryable: PrivateQueryable, estimates: Mapping[Clique, Array], rho: f
     found = queryable.answer_all([(clique, Distance(table.reshape(-1)), share) for clique, table in estimates.items()])
     stddev = math.sqrt(found[0][1])
     cases = max(float(next(iter(estimates.values())).sum()), 1.0) * SHARES
-    chances = posterior(np.concatenate([values for values, _ in found]), stddev, cases)
+    noisy = np.concatenate([values for values, _ in found])
+    chances = posterior(noisy, stddev, cases)
     return Scores(
         cases=cases,
         chances=dict(zip(estimates, chances, strict=True)),
         distances=dict(zip(estimates, (chances @ cases).tolist(), strict=True)),
         stddev=stddev,
+        noisy=dict(zip(estimates, noisy.tolist(), strict=True)),
     )
 
 

@@ -23,13 +23,33 @@ def test_the_error_of_an_estimate_is_that_of_its_noise_made_up_again(shape: str,
         noise = rng.normal(0, stddev, size)
         table = simplex(truth + noise - noise.mean(), total)
         errors.append(np.abs(table - truth).sum())
-        (cells,) = spreads({("a",): table}, {("a",): stddev**-2}).values()
+        ((cells, known),) = spreads({("a",): table}, {("a",): stddev**-2}).values()
         assert cells >= effective(table, 0.5)
-        expected.append(math.sqrt(squared_distance(cells, stddev**2)))
+        assert known >= stddev**-2 * (1 - 1e-9)
+        expected.append(math.sqrt(squared_distance(cells, 1 / known)))
     # High where all rows have one value, as its estimate has small counts that the truth has not.
     assert 0.75 < np.mean(expected) / np.mean(errors) < (1.6 if shape == "one" else 1.35)
 
 
 def test_what_is_not_measured_has_the_spread_of_its_counts() -> None:
     table = np.array([900.0, 90.0, 10.0])
-    assert spreads({("a",): table}, {}) == {("a",): effective(table, 0.5)}
+    assert spreads({("a",): table}, {}) == {("a",): (effective(table, 0.5), 0.0)}
+
+
+def test_where_noise_is_all_more_precision_is_known_to_gain_little() -> None:
+    """The error at four times the precision is foreseen, whether noise is small beside the counts or drowns them."""
+    size, total, rng = 60, 20_000.0, np.random.default_rng(8)
+    truth = total * rng.dirichlet(np.full(size, 0.5))
+    foreseen = {}
+    for stddev in (10.0, 30_000.0):
+        gains, expected = [], []
+        for _ in range(60):
+            noise = rng.normal(0, stddev, size)
+            tables = [simplex(truth + part * (noise - noise.mean()), total) for part in (1.0, 0.5)]
+            gains.append([np.abs(table - truth).sum() for table in tables])
+            ((_, known),) = spreads({("a",): tables[0]}, {("a",): stddev**-2}).values()
+            expected.append(math.sqrt((known + 3 * stddev**-2) / known))
+        before, after = np.mean(gains, axis=0)
+        foreseen[stddev] = np.mean(expected)
+        assert foreseen[stddev] == pytest.approx(before / after, rel=0.25)
+    assert foreseen[10.0] > 1.4 > foreseen[30_000.0]

@@ -9,7 +9,7 @@ from duckdb_dp.adaptive.neyman.allocation import effective, effective_all
 from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.reconstruct import estimate
 from duckdb_dp.reconstruct.combination import MIDDLE, better, halves, judged, weights
-from duckdb_dp.reconstruct.estimate import by_counts, by_mixtures, by_tree, first, mixable, mixtures, widest
+from duckdb_dp.reconstruct.estimate import by_counts, by_mixtures, by_tree, first, mixtures, widest
 from duckdb_dp.reconstruct.grem import ResidualEstimates, centred
 from duckdb_dp.reconstruct.measurement import residual_measurement
 from duckdb_dp.reconstruct.tilting import consistent, interactions, product, products, scaled, tilts
@@ -107,15 +107,6 @@ def test_mixtures_have_the_attributes_that_fit() -> None:
     domain = Domain({"a": 3000, "b": 10, "c": 200, "d": 20})
     assert widest(domain, ["a", "b", "c", "d"]) == ["b", "c", "d"]
     assert widest(Domain({f"a{i}": 20 for i in range(200)}), [f"a{i}" for i in range(200)]) == []
-
-
-def test_mixtures_of_many_values_wait_for_a_measured_pair(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Until then one says what the tree says, and takes seconds."""
-    none, some = measured(SINGLES, 4.0), measured([*SINGLES, PAIRS[0]], 4.0)
-    assert mixable(none, DOMAIN.attributes)
-    monkeypatch.setattr(estimate, "FEW", 1)
-    assert not mixable(none, DOMAIN.attributes)
-    assert mixable(some, DOMAIN.attributes)
 
 
 def test_one_mixture_is_fitted_to_many_values(monkeypatch: pytest.MonkeyPatch) -> None:
