@@ -22,9 +22,14 @@ def possible(session: Session, request: Request) -> bool:
 
     Privacy: costs nothing; reads the ledger alone.
     """
-    if any(part.source is not None and part.source.canonical for part in request.direct):
+    if has_sources(request):
         return _has_joins(session, request.function)
     return any(part.shares for part in request.direct)
+
+
+def has_sources(request: Request) -> bool:
+    """Whether the request reads relations of joined tables, whose conditions earlier versions kept as they were written."""
+    return any(part.source is not None and part.source.canonical for part in request.direct)
 
 
 def _has_joins(session: Session, function: str) -> bool:

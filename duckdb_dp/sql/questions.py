@@ -225,11 +225,23 @@ def _older(
         ways.append(lambda: _as_written(session, kind, written, place, found))
         if request.lined:
             ways.append(lambda: _as_written(session, kind, {**written, routes.OLDER: True}, place, found))
+    if older_forms.has_sources(request):
+        ways.append(lambda: _as_conditioned(session, kind, arguments, place, found))
+        if request.lined:
+            ways.append(lambda: _as_conditioned(session, kind, older, place, found))
     for way in ways:
         with suppress(DPError):  # it could not be asked so
             if (stored := session.stored(_owned(session, dataset, way()), name)) is not None:
                 return stored
     return None
+
+
+def _as_conditioned(session: Session, kind: Kind, arguments: Arguments, place: Place, found: "Found | None") -> Request:
+    """The request of joined tables with its conditions as they are written."""
+    from duckdb_dp.sql.owned.same_conditions import as_before  # for import time: it brings sqlglot
+
+    with as_before():
+        return _as_written(session, kind, arguments, place, found)
 
 
 def _as_written(session: Session, kind: Kind, arguments: Arguments, place: Place, found: "Found | None") -> Request:
