@@ -1,5 +1,6 @@
 """Whether an earlier version may have stored the answers of a request in another form of it, under which they have to be looked for."""
 
+from collections.abc import Callable
 from typing import final
 
 from duckdb_dp.request import Request
@@ -22,9 +23,25 @@ def possible(session: Session, request: Request) -> bool:
 
     Privacy: costs nothing; reads the ledger alone.
     """
-    if any(part.source is not None and part.source.canonical for part in request.direct):
+    if has_sources(request):
         return _has_joins(session, request.function)
     return any(part.shares for part in request.direct)
+
+
+def has_sources(request: Request) -> bool:
+    """Whether the request reads relations of joined tables, whose conditions earlier versions kept as they were written."""
+    return any(part.source is not None and part.source.canonical for part in request.direct)
+
+
+def conditioned(made: Callable[[], Request]) -> Callable[[], Request]:
+    """What makes the request with its conditions, and the keys of groups inside, as they are written."""
+    from duckdb_dp.sql.owned.same_conditions import as_before  # for import time: it brings sqlglot
+
+    def again() -> Request:
+        with as_before():
+            return made()
+
+    return again
 
 
 def _has_joins(session: Session, function: str) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from duckdb_dp.accounting.ledger import Dataset, Release
@@ -220,11 +221,11 @@ def _older(
     if kind.direct is not None and request.questions and request.mechanism == "auto":
         by_rows = {**arguments, routes.ROUTE: routes.ROWS}
         ways.append(lambda: request_of(session, kind, by_rows, place, found)[1])
+    lines = (arguments, older) if request.lined else (arguments,)
     if older_forms.possible(session, request):
-        written = {**arguments, routes.AS_WRITTEN: True}
-        ways.append(lambda: _as_written(session, kind, written, place, found))
-        if request.lined:
-            ways.append(lambda: _as_written(session, kind, {**written, routes.OLDER: True}, place, found))
+        ways += [partial(_as_written, session, kind, {**one, routes.AS_WRITTEN: True}, place, found) for one in lines]
+    if older_forms.has_sources(request):
+        ways += [older_forms.conditioned(partial(_as_written, session, kind, one, place, found)) for one in lines]
     for way in ways:
         with suppress(DPError):  # it could not be asked so
             if (stored := session.stored(_owned(session, dataset, way()), name)) is not None:
@@ -233,7 +234,7 @@ def _older(
 
 
 def _as_written(session: Session, kind: Kind, arguments: Arguments, place: Place, found: "Found | None") -> Request:
-    """The request of a join in the order in which it was written."""
+    """The request of a join by these arguments, with the groups that are found by them."""
     groups = None if kind.found is None or found is None else kind.found(session, arguments, place)
     return request_of(session, kind, arguments, place, groups)[1]
 

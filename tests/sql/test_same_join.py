@@ -14,6 +14,7 @@ from duckdb_dp.request import Request
 from duckdb_dp.sql import questions, routes
 from duckdb_dp.sql.bindings import LOADED
 from duckdb_dp.sql.older_forms import Looked
+from duckdb_dp.sql.owned.same_conditions import as_before
 from tests.conftest import Loaded
 from tests.sql.test_joins import DECLARED, TABLES
 
@@ -97,6 +98,86 @@ SAME = [
 @pytest.mark.parametrize("words", SAME)
 def test_the_same_question_is_one_request(hospital: Loaded, words: tuple[str, ...]) -> None:
     assert len({request(hospital, one).to_json() for one in words}) == 1
+
+
+CONDITIONS = [
+    ("{t}.charge BETWEEN 1 AND 5", "{t}.charge >= 1 AND {t}.charge <= 5", "5 >= {t}.charge AND (1 <= {t}.charge)"),
+    ("{t}.charge NOT BETWEEN 1 AND 5", "NOT ({t}.charge >= 1 AND {t}.charge <= 5)", "{t}.charge > 5 OR {t}.charge < 1"),
+    ("{t}.paid IN (2)", "{t}.paid = 2", "2 = {t}.paid", "NOT {t}.paid <> 2", "NOT ({t}.paid != 2)"),
+    ("{t}.charge IN (2, 1)", "{t}.charge IN (1, 2)", "{t}.charge IN (1, 2, 1)"),
+    ("NOT ({t}.charge > 1 AND {t}.reason = 'flu')", "{t}.reason <> 'flu' OR NOT {t}.charge > 1", "1 >= {t}.charge OR {t}.reason != 'flu'"),
+    ("{t}.reason NOT IN ('leg')", "{t}.reason <> 'leg'", "NOT 'leg' = {t}.reason"),
+    ("{t}.reason BETWEEN 'eye' AND 'flu'", "{t}.reason <= 'flu' AND {t}.reason >= 'eye'"),
+    ("CAST({t}.paid AS INT) > 2", "{t}.paid::INT > 2", "2 < {t}.paid::INTEGER", "NOT {t}.paid::INT <= 2"),
+]  # fmt: skip
+WAYS = [
+    "SELECT sex, count(*) AS n FROM visits v JOIN patients p ON v.patient_id = p.patient_id WHERE {} GROUP BY sex",
+    "SELECT sex, avg(k) AS m FROM patients JOIN (SELECT patient_id, count(*) AS k FROM visits v WHERE {} GROUP BY patient_id) "
+    "USING (patient_id) WHERE k BETWEEN 0 AND 5 GROUP BY sex",
+    "SELECT sex, count(*) AS n FROM patients p WHERE EXISTS (SELECT 1 FROM visits v WHERE v.patient_id = p.patient_id AND ({})) GROUP BY sex",
+]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_conditions_of_one_meaning_are_one_request(hospital: Loaded, way: str) -> None:
+    """Alone and of random pairs; the rows, some of them NULL, are those of conditions as they are written."""
+    rng = random.Random(way)
+    pairs = [(one, one) for one in CONDITIONS] + [(rng.choice(CONDITIONS), rng.choice(CONDITIONS)) for _ in range(3)]
+    seen = dict[str, frozenset[str]]()
+    for one, two in pairs:
+        join, texts = (
+            rng.choice(["{} AND {}", "({}) OR ({})", "NOT (({}) AND ({}))"]) if one != two else "{}",
+            set[str](),
+        )
+        for _ in range(3):
+            both = rng.sample([f"({rng.choice(one)})", f"({rng.choice(two)})"], k=2)
+            sql = way.format((join.format(*both) if one != two else rng.choice(one)).format(t="v"))
+            known = request(hospital, sql)
+            texts.add(known.to_json())
+            with as_before():
+                assert rows(hospital, known) == rows(hospital, request(hospital, sql)), sql
+        assert len(texts) == 1, (one, two, join)
+        assert seen.setdefault(texts.pop(), frozenset({join, str(one), str(two)})) == {join, str(one), str(two)}
+
+
+def test_the_order_of_inner_groups_does_not_count(hospital: Loaded) -> None:
+    """Rows are those of the order in which they are written, and so is the request that an earlier version stored."""
+    way = (
+        "SELECT sex, avg(k) AS m FROM patients JOIN (SELECT patient_id, count(*) AS k FROM {} GROUP BY {}) USING (patient_id) "
+        "WHERE k BETWEEN 0 AND 5 GROUP BY sex"
+    )
+    for tables in ("visits", "visits JOIN stays USING (patient_id)", "stays JOIN visits USING (patient_id)"):
+        orders = ("patient_id, reason, charge", "reason, charge, patient_id", "charge, patient_id, reason")
+        found = [request(hospital, way.format(tables, order)) for order in orders]
+        assert len({one.to_json() for one in found}) == 1, tables
+        with as_before():
+            assert rows(hospital, found[0]) == rows(hospital, request(hospital, way.format(tables, orders[1]))), tables
+    swapped = [
+        way.format(one, "patient_id, reason")
+        for one in ("visits JOIN stays USING (patient_id)", "stays JOIN visits USING (patient_id)")
+    ]
+    assert len({request(hospital, sql).to_json() for sql in swapped}) == 1
+
+
+def test_what_is_no_rewriting_stays_another_request(hospital: Loaded) -> None:
+    """Ends of two types, which BETWEEN compares in one; NOT of what is no comparison; and other ends."""
+    for one, two in [
+        ("v.charge BETWEEN 1 AND 5", "v.charge > 1 AND v.charge <= 5"),
+        ("v.charge BETWEEN 1 AND 5", "v.charge BETWEEN 5 AND 1"),
+        ("v.paid BETWEEN 1 AND 5.5", "v.paid BETWEEN 1 AND 5"),
+        ("NOT (v.charge > 1 AND v.paid > 1)", "v.charge <= 1 AND v.paid <= 1"),
+        ("v.reason IS NOT NULL", "v.reason IS NULL"),
+    ]:
+        assert request(hospital, WAYS[0].format(one)).to_json() != request(hospital, WAYS[0].format(two)).to_json()
+
+
+def test_what_was_stored_as_its_conditions_were_written_is_found(hospital: Loaded) -> None:
+    before, asked = hospital.charges(), WAYS[0].format("v.charge BETWEEN 2 AND 7 AND v.reason IN ('flu')")
+    with as_before():
+        answers = hospital("FROM dp_sql(?, rho := 2)", [asked])
+    assert hospital.charges() == before + 1
+    assert hospital("FROM dp_sql(?, rho := 2)", [asked]) == answers
+    assert hospital.charges() == before + 1
 
 
 def test_a_join_is_charged_once(hospital: Loaded) -> None:

@@ -124,3 +124,25 @@ def test_a_view_of_members_is_named_for_their_budget(exact: Loaded) -> None:
         "SELECT count(*) FROM patients"
     )
     assert "CALL dp_protect('other'" in exact.refused("FROM dp_sql('SELECT count(*) FROM other', rho := 1)")
+
+
+@pytest.mark.parametrize("order", ["x", "x DESC", "x NULLS FIRST", "x NULLS LAST", "x DESC NULLS FIRST"])
+def test_order_inside_windows_of_a_view_does_not_depend_on_settings(exact: Loaded, order: str) -> None:
+    """It is ascending with NULLs last where it does not say otherwise, as one answer stands for all sessions."""
+    exact(
+        "CREATE TABLE p (id INTEGER PRIMARY KEY); INSERT INTO p FROM range(40);"
+        "CREATE TABLE v (pid INTEGER REFERENCES p (id), x INTEGER); INSERT INTO v SELECT i % 40, CASE WHEN i % 3 > 0 THEN i END "
+        "FROM range(120) t(i); CALL dp_protect(['p', 'v'], unit := 'p.id', max_rows := 3, mu := 1000, delta := 1e-9)"
+    )
+    query = f"SELECT pid, CASE WHEN x IS NULL THEN 1 ELSE 0 END AS gone, row_number() OVER (PARTITION BY pid ORDER BY {order}) AS r FROM v"
+    ((true,),) = exact(f"SELECT count(*) FROM ({query}) WHERE r = 1 AND gone = 1")
+    exact(f"CALL dp_view('placed', '{query}', max_rows := 3); CALL dp_attribute('placed', 'r', low := 1, high := 3)")
+    exact("CALL dp_attribute('placed', 'gone', low := 0, high := 1)")
+    asked = "SELECT round(count) FROM dp_marginals('placed', ['gone', 'r'], mu := 10{}) WHERE gone = 1 AND r = 1"
+    assert true == (40 if "FIRST" in order else 0)
+    for setting in ("SELECT 1", "SET default_null_order = 'NULLS FIRST'", "SET default_order = 'DESC'"):
+        exact(setting)
+        assert exact(asked.format(", fresh := true")) == [(true,)], setting
+    made = exact("SELECT releases FROM dp_budget()")
+    assert exact(asked.format("")) == [(true,)]
+    assert exact("SELECT releases FROM dp_budget()") == made

@@ -2,7 +2,8 @@
 
 Two SELECTs have one text only where they have the same rows whatever the tables hold. Inner joins may be taken in any order, as their
 conditions stand in WHERE; AND and OR take what they join in any order, as none of it fails; a column may stand for another one of
-its type that is equal to it in all rows. Nothing else is changed: not what stands inside TRY, where the order may say what
+its type that is equal to it in all rows; and conditions that are one in three-valued logic and in DuckDB's order of all values, NaN
+among them, have the form that ``simple`` gives them. Nothing else is changed: not what stands inside TRY, where the order may say what
 fails; of the ON of an outer join its own order alone; and not the order of columns, by which a UNION is read.
 """
 
@@ -14,6 +15,7 @@ from itertools import groupby, permutations, product
 from sqlglot import exp
 
 from duckdb_dp.sql.owned.relations import Item
+from duckdb_dp.sql.owned.same_conditions import bare, simple
 from duckdb_dp.sql.owned.ties import PLAIN
 
 TypeOf = Callable[[str, str], str | None]
@@ -42,7 +44,7 @@ def in_order(items: Sequence[Item]) -> list[Item]:
 
 def conjunction(nodes: Sequence[exp.Expr]) -> exp.Expr:
     """Conditions that all hold, each of them once."""
-    return exp.and_(*_sorted(nodes), copy=False)
+    return exp.and_(*_sorted([part for node in nodes for part in _parts(node, exp.And)]), copy=False)
 
 
 def canonical(query: exp.Expr, type_of: TypeOf) -> exp.Expr:
@@ -182,11 +184,11 @@ class _Alike:
         """Two columns of one type that a condition equates; with ``encoded`` their bytes."""
         if not isinstance(node, exp.EQ):
             return None
-        sides = [_bare(node.this), _bare(node.expression)]
+        sides = [bare(node.this), bare(node.expression)]
         if encoded:
             if not all(isinstance(side, exp.Anonymous) and side.name.lower() == "encode" for side in sides):
                 return None
-            sides = [_bare(side.expressions[0]) for side in sides]
+            sides = [bare(side.expressions[0]) for side in sides]
         found = [
             (side.table, side.name) for side in sides if isinstance(side, exp.Column) and side.table in self._names
         ]
@@ -237,7 +239,7 @@ def _column(alias: str, name: str) -> exp.Column:
 
 def _parts(node: exp.Expr, kind: type[exp.Expr]) -> list[exp.Expr]:
     """What ANDs join, or ORs."""
-    inner = _bare(node)
+    inner = simple(node)
     return [*_parts(inner.this, kind), *_parts(inner.expression, kind)] if isinstance(inner, kind) else [inner]
 
 
@@ -248,7 +250,7 @@ def _sorted(nodes: Sequence[exp.Expr]) -> list[exp.Expr]:
 
 def _oriented(node: exp.Expr) -> exp.Expr:
     """A condition with the sides of its comparisons, and what AND and OR join, in one order."""
-    node = _bare(node)
+    node = simple(node)
     if isinstance(node, exp.And | exp.Or):
         join = exp.and_ if isinstance(node, exp.And) else exp.or_
         return join(*_sorted(_parts(node, type(node))), copy=False)
@@ -256,7 +258,7 @@ def _oriented(node: exp.Expr) -> exp.Expr:
         inner = _oriented(node.this)
         return exp.Not(this=exp.paren(inner) if isinstance(inner, exp.Connector) else inner)
     if type(node) in _MIRRORED:
-        left, right = _bare(node.this), _bare(node.expression)
+        left, right = bare(node.this), bare(node.expression)
         sides = [(side.find(exp.Column) is None, side.sql("duckdb")) for side in (left, right)]
         kind = type(node) if sides[0] <= sides[1] else _MIRRORED[type(node)]
         pair = (left, right) if sides[0] <= sides[1] else (right, left)
@@ -265,13 +267,6 @@ def _oriented(node: exp.Expr) -> exp.Expr:
         found = node.copy()
         found.set("expressions", sorted(dict.fromkeys(node.expressions), key=lambda one: one.sql("duckdb")))
         return found
-    return node
-
-
-def _bare(node: exp.Expr) -> exp.Expr:
-    """A node without parentheses; a subquery keeps its own."""
-    while isinstance(node, exp.Paren):
-        node = node.this
     return node
 
 

@@ -39,10 +39,11 @@ class Compiler:
     Args:
         tables: those that it may read.
         as_written: whether relations keep the order in which they were written, as in releases of earlier versions, and views.
+        by_settings: whether ORDER BY is left to the connection's settings where it does not say all, as in those releases.
     """
 
-    def __init__(self, tables: Tables, *, as_written: bool = False) -> None:
-        self.tables, self.as_written = tables, as_written
+    def __init__(self, tables: Tables, *, as_written: bool = False, by_settings: bool = False) -> None:
+        self.tables, self.as_written, self.by_settings = tables, as_written, by_settings
         self.written = dict[int, Written]()
         """The queries of WITH that work row by row, by the id of their relations."""
         self.totals = Totals(self.type_of, self.as_asked)

@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from duckdb_dp.sql.arguments import Place
 from duckdb_dp.sql.family import Family
+from duckdb_dp.sql.owned.same_conditions import is_before
 from duckdb_dp.sql.owned.tables import Read, Tables
 from duckdb_dp.sql.owned.top import Top, top
 
@@ -65,8 +66,8 @@ class Kept:
             bounded: whether it is asked how many rows of a unit the relation has at most.
             finds, as_written: as ever.
         """
-        given = (select.copy(), family, place, dict(taken), bounded, finds, as_written)
-        text = f"{as_written} {select.sql('duckdb')}"
+        given = (select.copy(), family, place, dict(taken), bounded, finds, as_written, is_before())
+        text = f"{as_written} {is_before()} {select.sql('duckdb')}"
         with self._lock:
             known = self._known.get(text)
         if known is None or known.given != given or any(read(sql) != rows for sql, rows in known.rows):
@@ -83,7 +84,7 @@ class Kept:
 
 
 def _compiled(given: tuple[Any, ...], read: Read) -> _Known:
-    select, family, place, taken, bounded, finds, as_written = given
+    select, family, place, taken, bounded, finds, as_written, _ = given
     rows: list[tuple[str, list[tuple[Any, ...]]]] = []
 
     def noted(sql: str) -> list[tuple[Any, ...]]:

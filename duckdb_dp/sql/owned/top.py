@@ -70,7 +70,7 @@ def top(
     Raises:
         DPError: it mixes units, or is not understood.
     """
-    return _Top(Compiler(tables, as_written=as_written), select, taken, read, finds).compiled()
+    return _Top(Compiler(tables, as_written=as_written, by_settings=as_written), select, taken, read, finds).compiled()
 
 
 @final

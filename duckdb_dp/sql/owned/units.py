@@ -11,6 +11,7 @@ from duckdb_dp.sql.owned import fan_out, names
 from duckdb_dp.sql.owned.equal_values import extreme, shown
 from duckdb_dp.sql.owned.joins import Settling
 from duckdb_dp.sql.owned.relations import Fan, Field, Joined, Most, Relation, Scope, atom
+from duckdb_dp.sql.owned.same_conditions import is_before
 from duckdb_dp.sql.owned.sets import cut
 from duckdb_dp.sql.owned.syntax import check, conjuncts, has_aggregate, refuse
 from duckdb_dp.sql.owned.ties import determines
@@ -76,6 +77,8 @@ class _Groups:
             refuse(select, "has DISTINCT beside groups, which are distinct already; leave it out")
         listed = names.starred(select.expressions, self._scope)
         self._read_keys(listed)
+        if not (compiler.as_written or is_before()):
+            self._keys.sort(key=_nameless)  # any order makes the same groups
         owned = joined.owner is not None
         fields = [compiler.shown(key, "", f"g{i}") for i, key in enumerate(self._keys)]
         if owned:
@@ -362,3 +365,11 @@ def _plain(node: exp.Expr, alias: str) -> exp.Expr:
         )
 
     return node.transform(one)
+
+
+def _nameless(key: exp.Expr) -> str:
+    """A key without the names of its tables, which are numbered as FROM is read."""
+    found = key.copy()
+    for column in found.find_all(exp.Column):
+        column.set("table", None)
+    return found.sql("duckdb")

@@ -148,7 +148,7 @@ class _Windows:
             found.set(
                 "this", exp.column(self._column(compiler.resolve(one.this, self._scope)))
             )  # worked out below, inside TRY
-            sorted_by += [found] if compiler.as_written else _said(found)
+            sorted_by += [found] if compiler.by_settings else _said(found)
         if isinstance(function, _PLACED) and not sorted_by:
             refuse(node, "depends on an order that nothing says; add ORDER BY")
         if any(not isinstance(one, (type(function), *_TAKEN)) for one in function.walk()):
@@ -222,7 +222,7 @@ class _Windows:
                 exp.column(at) if apart(type_) else bytes_of(exp.column(at))
                 for at, type_ in zip(columns, types, strict=True)
             ]
-            desc = None if self._compiler.as_written else False
+            desc = None if self._compiler.by_settings else False
             order.set("expressions", [*order.expressions, *(exp.Ordered(this=one, desc=desc) for one in more)])
         return window
 
