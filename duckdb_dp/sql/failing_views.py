@@ -4,17 +4,22 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from duckdb_dp.sql.lineage import Node, Texts, Unreadable, inner, text_of
+from duckdb_dp.sql.lineage import Node, Texts, Unreadable, arguments, inner, text_of
 from duckdb_dp.sql.protectable import SETS, columns_of, name_of, trees_of, walk
 from duckdb_dp.synthesis.database import Name
 
 TOTAL = frozenset({
     "coalesce", "ifnull", "nullif", "if", "lower", "upper", "trim", "ltrim", "rtrim", "length", "||", "concat", "concat_ws",
-    "substring", "substr", "left", "right", "starts_with", "prefix", "contains", "~~", "!~~", "~~*", "!~~*", "/", "//", "%",
-    "greatest", "least", "year", "month", "day", "quarter", "round", "floor", "ceil", "list_value", "struct_pack", "row",
-    "count", "count_star", "sum", "avg", "min", "max", "any_value", "bool_and", "bool_or", "row_number", "unnest",
+    "starts_with", "prefix", "contains", "~~", "!~~", "~~*", "!~~*", "greatest", "least", "year", "month", "day", "quarter", "floor",
+    "ceil", "list_value", "struct_pack", "row", "count", "count_star", "sum", "avg", "any_value", "bool_and", "bool_or", "row_number",
+    "unnest",
 })  # fmt: skip
-"""Functions that raise an error for no value."""
+"""Functions that raise an error for no value. Sums beyond all types do, but are taken of groups and not of rows."""
+
+TOTAL_BY = frozenset({"/", "//", "%", "round", "left", "right", "substring", "substr", "min", "max"})
+"""Functions that raise none where all arguments but the first one are constants from 1 to ``LARGEST``: for 0 or huge numbers they do."""
+
+LARGEST = 999_999
 
 
 def fallible(known: Texts, name: Name) -> list[str]:
@@ -80,13 +85,23 @@ def _fails(part: Node, known: Texts) -> str | None:
         to_text = "VARCHAR" in str(part.get("type_expr") or part.get("cast_type"))
         fixed = isinstance(part.get("child"), dict) and part["child"].get("class") == "CONSTANT"
         return None if part.get("try_cast") or to_text or fixed else "a cast"
-    if (
-        part.get("class") in ("FUNCTION", "WINDOW")
-        and columns_of(part)
-        and (name := name_of(part)) not in TOTAL | known.keys()
-    ):
+    if part.get("class") in ("FUNCTION", "WINDOW") and columns_of(part):
+        name = name_of(part)
+        if name in TOTAL | known.keys() or (name in TOTAL_BY and all(map(_positive, arguments(part)[1:]))):
+            return None
         return name if not name.isidentifier() else f"{name}(...)"
     return None
+
+
+def _positive(node: Any) -> bool:
+    """Whether it is a constant number from 1 to ``LARGEST``."""
+    if not isinstance(node, dict) or node.get("class") != "CONSTANT":
+        return False
+    found = node["literal"].get("text") if "literal" in node else node["value"].get("value")  # DuckDB 2.0, and before
+    try:
+        return 1 <= float(found) <= LARGEST
+    except (TypeError, ValueError):
+        return False
 
 
 def _walk_untried(node: Any) -> Iterator[Node]:
