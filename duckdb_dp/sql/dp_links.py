@@ -21,6 +21,7 @@ from duckdb_dp.sql import (
     precision,
     provenance,
     public_domains,
+    public_views,
     synthetic_tables,
 )
 from duckdb_dp.sql.arguments import (
@@ -287,6 +288,7 @@ def _side(session: Session, reference: Reference, synthetic: str) -> Side:
         known = catalog.find(catalog.committed(session, [(catalog_, schema)]), reference.parent)
         if known is not None and session.ledger.public.holds(reference.parent):
             found = public_domains.attributes(session, known, reference.key)
+            public_views.check_read(session, known, [*reference.key, *(attribute.name for attribute in found)])
             return Side(reference=reference, attributes=found, synthetic=synthetic, key=key)
         raise DPError(
             f"'{table}', which the links refer to, has no declared attributes. If anybody may see its rows: CALL "

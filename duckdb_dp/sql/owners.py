@@ -11,6 +11,7 @@ from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.errors import DPError
 from duckdb_dp.grouped_sums import GroupedSums, Lookup, Source
 from duckdb_dp.request import Request
+from duckdb_dp.sql import public_views
 from duckdb_dp.sql.family import Family, Member, family
 from duckdb_dp.sql.session import Session
 from duckdb_dp.sql.unit_paths import WHOLE
@@ -35,6 +36,7 @@ def owned(session: Session, dataset: Dataset, request: Request) -> Request:
         direct = tuple(part if part.source is not None else replace(part, source=seen) for part in request.direct)
         return replace(request, source=seen if request.questions or not direct else None, direct=direct)
     found, name = family(session, dataset), (dataset.catalog, dataset.schema, dataset.name)
+    _check_register(session, found, name)
     (unit,) = units(dataset.unit)
     read = [attribute.name for attribute in request.attributes]
     read += [value for option, value in request.options if option == "attribute"]
@@ -44,6 +46,16 @@ def owned(session: Session, dataset: Dataset, request: Request) -> Request:
     )
     counts = bool(request.questions) or not direct
     return replace(request, source=source(found, name, unit, read) if counts else None, direct=direct)
+
+
+def _check_register(session: Session, found: Family, name: Name) -> None:
+    """Have all rows of a public register worked out before those that lead to it: another engine may fail on one of its rows."""
+    member = found.member(name)
+    while member is not None and member.references:
+        first = member.references[0]
+        member, public = found.member(first.parent), found.public_table(first.parent)
+        if member is None and public is not None:
+            public_views.check_read(session, public, [*first.parent_columns, *found.unit])
 
 
 def by_join(session: Session, dataset: Dataset) -> bool:

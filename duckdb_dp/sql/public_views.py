@@ -1,6 +1,6 @@
 """Public views that may fail on a row: whether DuckDB comes to that row depends on the private rows that it is joined with."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import duckdb
 
@@ -8,12 +8,26 @@ from duckdb_dp.counting.encode import full_name, quote
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.errors import DPError, few, first_line, identifier
 from duckdb_dp.sql import failing_views, lineage, own_names
+from duckdb_dp.sql.family import PublicTable
 from duckdb_dp.sql.session import Session
-from duckdb_dp.synthesis.database import Name
+from duckdb_dp.synthesis.database import Name, Table
 
 _TYPES = """
 SELECT column_name, data_type FROM duckdb_columns() WHERE (database_name, schema_name, table_name) = (?, ?, ?)
 """
+
+
+def check_read(session: Session, table: Table | PublicTable, used: Collection[str]) -> None:
+    """``check_total`` for those columns of a public table that are read, in any letter case; of a table in DuckDB itself none can fail.
+
+    Raises:
+        DPError: as it says.
+    """
+    if table.view or table.name[1] == SCHEMA:
+        folded = {column.lower() for column in used}
+        check_total(
+            session, table.name, {name: type_ for name, type_ in table.columns.items() if name.lower() in folded}
+        )
 
 
 def check_total(session: Session, name: Name, columns: Mapping[str, str]) -> None:

@@ -39,3 +39,35 @@ def test_public_tables_of_another_engine_are_worked_out_first(tmp_path: Path) ->
             found.append([db.refused(one) for one in asked])
     assert found[0] == found[1]
     assert all("did not count" in one and "ConversionException" in one for one in found[0])
+
+
+@pytest.mark.parametrize(
+    "call", ["dp_marginals('visits', ['fee'], rho := 1)", "dp_sql('SELECT count(*) FROM visits', rho := 1)"]
+)
+def test_a_register_of_another_engine_is_worked_out_first(tmp_path: Path, call: str) -> None:
+    """A key that fails in a row of it that only somebody's rows lead to."""
+    ibis = pytest.importorskip("ibis")
+    found = []
+    for gone in (-1, 7):
+        engine = ibis.duckdb.connect()
+        engine.raw_sql(
+            "CREATE TABLE raw AS SELECT CASE WHEN i = 7 THEN 'x' ELSE '' || i END AS code FROM range(9) t(i)"
+        )
+        engine.raw_sql(
+            f"CREATE TABLE visits AS SELECT i % 9 AS id, i % 4 AS fee FROM range(40) t(i) WHERE i % 9 <> {gone}"
+        )
+        raw = engine.table("raw")
+        with duckdb.connect() as con:
+            ledger = tmp_path / f"{gone}"
+            duckdb_dp.testing.load(con, ledger, seed=1)
+            duckdb_dp.attach(con, "register", raw.select(id=raw.code.cast("int64")))
+            duckdb_dp.attach(con, "visits", engine.table("visits"))
+            duckdb_dp.attach(con, "rests", engine.table("visits"))
+            con.execute("CALL dp_public('register')")
+            for table in ("visits", "rests"):
+                con.execute(f"""CALL dp_link('{table}', "references" := {{'id': 'register.id'}})""")
+            con.execute("CALL dp_protect(['visits', 'rests'], unit := 'register.id', max_rows := 5, rho := 1e6)")
+            con.execute("CALL dp_attribute('visits', 'fee', low := 0, high := 3)")
+            found.append(Loaded(con, ledger).refused(f"FROM {call}"))
+    assert found[0] == found[1]
+    assert "did not count" in found[0]

@@ -155,6 +155,33 @@ def test_a_protected_view_of_a_file_of_texts_has_a_note(tmp_path: Path, reads: s
     assert "DuckDB guesses the types of columns of" in note
 
 
+def test_a_public_parent_of_links_is_worked_out_first(tmp_path: Path) -> None:
+    """Its keys too: whether somebody is linked to the row that fails does not show."""
+    found = []
+    for gone in (-1, 7):
+        with duckdb.connect() as con:
+            con.execute(TABLES)
+            con.execute(
+                "CREATE VIEW parents AS SELECT code::INTEGER AS region, region % 4 AS kind FROM raw WHERE region >= 149_990"
+            )
+            con.execute(f"DELETE FROM visits WHERE id = {gone}")
+            ledger = tmp_path / f"{gone}"
+            duckdb_dp.testing.load(con, ledger, seed=1)
+            con.execute("ALTER TABLE people ADD COLUMN age INTEGER DEFAULT 1; CALL dp_public('parents')")
+            con.execute("""CALL dp_link('visits', "references" := {'id': 'people.id', 'fee': 'parents.region'})""")
+            con.execute("CALL dp_protect('people', mu := 5); CALL dp_attribute('people', 'age', low := 0, high := 2)")
+            con.execute("CALL dp_protect('visits', unit := 'id', max_rows := 3, mu := 5)")
+            con.execute("CREATE TABLE made AS FROM dp_synthesize('people', mu := 1)")
+            db = Loaded(con, ledger)
+            found.append(
+                db.refused(
+                    "FROM dp_links('visits', synthetic := {'people': 'made', 'parents': 'parents'}, max_degree := 3, mu := 1)"
+                )
+            )
+    assert found[0] == found[1]
+    assert "'parents' is a public view" in found[0]
+
+
 EXTREMES = {
     "TINYINT": ["-128", "127", "0", "-1"],
     "INTEGER": ["-2147483648", "2147483647", "0", "-1"],

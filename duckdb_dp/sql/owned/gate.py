@@ -40,9 +40,8 @@ def check(sql: str, family: Family, session: Session) -> None:
     for name in _tables(sql):
         _check_table(name, family, session)
         public = family.public.get(name)
-        if public is not None and (public.view or name[1] == SCHEMA):
-            used = {column: type_ for column, type_ in public.columns.items() if column.lower() in _columns(sql)}
-            public_views.check_total(session, name, used)
+        if public is not None:
+            public_views.check_read(session, public, _columns(sql))
     if all(name[1] != SCHEMA for name in _tables(sql)):
         collations.check_binds(session, sql)
 
