@@ -51,7 +51,7 @@ STEADY = 2.0
 
 PART = 8
 """Of how many owners one is beyond a bound on rows at most, or as few as can be told from none. With a quarter beyond, and values that grow
-with an owner's number of rows as a power of 0.3, half of the intervals of medians hold that of all rows; with an eighth 92 % and more."""
+with an owner's number of rows as a power of 0.3, half of the intervals of medians hold that of all rows; with an eighth nine in ten do."""
 
 
 @final
