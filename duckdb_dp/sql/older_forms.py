@@ -1,13 +1,21 @@
 """Whether an earlier version may have stored the answers of a request in another form of it, under which they have to be looked for."""
 
+import re
 from collections.abc import Callable
 from typing import final
 
 from duckdb_dp.request import Request
+from duckdb_dp.sql.arguments import Arguments
 from duckdb_dp.sql.session import Session
 
 _AS_WRITTEN = 'AS \\"t0\\"'
 """What the text of a request of a join says, in JSON, where its tables keep the order in which they were written."""
+
+_CANONICAL = 'AS \\"u0\\"'
+"""What it says where they do not."""
+
+_RESPELT = re.compile(r"\b(BETWEEN|IN|NOT|GROUP)\b", re.IGNORECASE)
+"""Words without which conditions, and the keys of groups inside, are as they were."""
 
 
 @final
@@ -16,6 +24,7 @@ class Looked:
 
     def __init__(self) -> None:
         self.found: dict[object, bool] = {}
+        self.respelt: dict[object, bool] = {}
 
 
 def possible(session: Session, request: Request) -> bool:
@@ -29,8 +38,20 @@ def possible(session: Session, request: Request) -> bool:
 
 
 def has_sources(request: Request) -> bool:
-    """Whether the request reads relations of joined tables, whose conditions earlier versions kept as they were written."""
+    """Whether the request reads relations of joined tables."""
     return any(part.source is not None and part.source.canonical for part in request.direct)
+
+
+def respelt(session: Session, request: Request, arguments: Arguments) -> bool:
+    """Whether it may be stored with its conditions, or keys of groups inside, as they were written: a join that has some.
+
+    Privacy: costs nothing; reads the ledger alone.
+    """
+    return (
+        has_sources(request)
+        and _RESPELT.search(str(arguments.get("sql", "GROUP"))) is not None
+        and _seen(session, request.function, session.kept(Looked).respelt, _has_respelt)
+    )
 
 
 def conditioned(made: Callable[[], Request]) -> Callable[[], Request]:
@@ -45,8 +66,16 @@ def conditioned(made: Callable[[], Request]) -> Callable[[], Request]:
 
 
 def _has_joins(session: Session, function: str) -> bool:
-    found, account = session.kept(Looked).found, session.ledger.account
+    return _seen(session, function, session.kept(Looked).found, lambda request: _AS_WRITTEN in request)
+
+
+def _has_respelt(request: str) -> bool:
+    return _CANONICAL in request and _RESPELT.search(request) is not None
+
+
+def _seen(session: Session, function: str, found: dict[object, bool], like: Callable[[str], bool]) -> bool:
+    account = session.ledger.account
     if account not in found:
         numbers = session.ledger.newest(function, 2**31, private=session.bits.private)
-        found[account] = any(_AS_WRITTEN in session.ledger.release(number).request for number, _ in numbers)
+        found[account] = any(like(session.ledger.release(number).request) for number, _ in numbers)
     return found[account]

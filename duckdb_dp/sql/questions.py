@@ -224,7 +224,7 @@ def _older(
     lines = (arguments, older) if request.lined else (arguments,)
     if older_forms.possible(session, request):
         ways += [partial(_as_written, session, kind, {**one, routes.AS_WRITTEN: True}, place, found) for one in lines]
-    if older_forms.has_sources(request):
+    if older_forms.respelt(session, request, arguments):
         ways += [older_forms.conditioned(partial(_as_written, session, kind, one, place, found)) for one in lines]
     for way in ways:
         with suppress(DPError):  # it could not be asked so
