@@ -64,7 +64,7 @@ def chooses(known: Texts, name: Name) -> bool:
     plain = {"BASE_TABLE", "TABLE_FUNCTION", "SUBQUERY", "EMPTY"}
     for tree, _ in trees:
         for node in walk(tree):
-            if node.get("type") in {*SETS, "JOIN"} or (node.get("type") == "SELECT_NODE" and _of_some_rows(node)):
+            if node.get("type") in (*SETS, "JOIN") or (node.get("type") == "SELECT_NODE" and _of_some_rows(node)):
                 return True
             source = node.get("from_table")
             if isinstance(source, dict) and source.get("type") not in plain:

@@ -96,6 +96,17 @@ def test_columns_that_are_not_read_may_fail(pair: list[Loaded]) -> None:
     assert db("FROM dp_sql('SELECT count(*) AS n FROM visits JOIN codes ON fee = region', rho := 1e6)")
 
 
+@pytest.mark.parametrize("constant", ["5", "'a'", "2.5", "NULL", "DATE '2020-01-01'", "[1, 2]", "INTERVAL 1 DAY"])
+def test_a_view_with_constants_is_read(constant: str, tmp_path: Path) -> None:
+    """Whose parsed text has types of its own in DuckDB 1.4."""
+    with duckdb.connect() as con:
+        con.execute(TABLES)
+        con.execute(f"CREATE VIEW fixed AS SELECT region, {constant} AS fixed FROM raw")
+        duckdb_dp.testing.load(con, tmp_path, seed=1)
+        con.execute(DECLARED.replace("'tried'", "'tried', 'fixed'"))
+        con.execute("FROM dp_sql('SELECT count(*) FROM visits JOIN fixed ON fee = region', rho := 0.1)")
+
+
 @pytest.mark.some(2)
 @pytest.mark.parametrize(
     "call", ["dp_marginals('visits', ['fee'], rho := 1)", "dp_sql('SELECT sum(fee) FROM visits', rho := 1)"]

@@ -100,10 +100,7 @@ class Tables:
                 return node
             name = (node.catalog, node.db, node.name)
             table = self.family.members.get(name) or self.family.public[name]
-            row = [
-                exp.alias_(exp.cast(exp.null(), type_, dialect="duckdb"), at, quoted=True)
-                for at, type_ in table.columns.items()
-            ]
+            row = [exp.alias_(_nothing(type_), at, quoted=True) for at, type_ in table.columns.items()]
             return exp.Subquery(this=exp.select(*row), alias=node.args.get("alias"))
 
         return query.transform(one)
@@ -185,6 +182,11 @@ def unseen(name: Name) -> DPError:
         f"{as_sql('.'.join(name))} is not there now: create it again, give it its name back, or attach its database as it was, AS "
         f"{identifier(name[0])}."
     )
+
+
+def _nothing(type_: str) -> exp.Expr:
+    """NULL of a type; of a column of a view that is NULL in all rows DuckDB says a type that no cast has."""
+    return exp.null() if type_ == '"NULL"' else exp.cast(exp.null(), type_, dialect="duckdb")
 
 
 def _most(name: Name, rows: int | None) -> Most | None:
