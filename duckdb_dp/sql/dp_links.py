@@ -39,7 +39,7 @@ from duckdb_dp.sql.arguments import (
     word,
 )
 from duckdb_dp.sql.dp_link import declared_key, references_of
-from duckdb_dp.sql.links import DEGREE, LINKED, Link, Side, from_request
+from duckdb_dp.sql.links import DEGREE, LINKED, Link, Side, from_request, tag
 from duckdb_dp.sql.registry import Function, register
 from duckdb_dp.sql.session import Session
 from duckdb_dp.sql.synthetic_tables import Key
@@ -48,9 +48,6 @@ from duckdb_dp.synthesis.functions import check
 from duckdb_dp.synthesis.links.columns import DEFAULT
 
 MAX_LINKS = 1_000_000_000
-
-LARGEST_DEGREE = 100_000
-"""Bounds up to which rows are counted by their number of links."""
 
 
 def plan(session: Session, arguments: Arguments, place: Place) -> str:
@@ -374,7 +371,7 @@ def _request(
             f"max_degree is {degree}, and '{dataset.name}' promises at most {dataset.max_rows} links for both sides; leave "
             "it out: whether another bound holds would reveal how many links someone has."
         )
-    tags = tuple(_tag(side, kept if len(units(dataset.unit)) > 1 else None) for side in tagged)
+    tags = tuple(tag(side, kept if len(units(dataset.unit)) > 1 else None) for side in tagged)
     return Request(
         function=FUNCTION.name,
         catalog=dataset.catalog,
@@ -390,13 +387,6 @@ def _request(
         objective="",
         options=tuple((name, tuple(v) if isinstance(v, list) else v) for name, v in sorted(options.items())),
     )
-
-
-def _tag(side: Side, most: int | None) -> Attribute:
-    """The pseudo-attribute of a side's rows: whether they have a link; how many, up to a number, where that is what to count."""
-    if most is None or not 1 < most <= LARGEST_DEGREE:
-        return Attribute(name=f"{side.role}.{LINKED}", type="BOOLEAN", kind="values", points=(False, True))
-    return Attribute(name=f"{side.role}.{DEGREE}", type="INTEGER", kind="integers", points=(0, most))
 
 
 FUNCTION = register(Function(name="dp_links", plan=plan, read=read, compares=True, public=True))

@@ -14,6 +14,9 @@ from duckdb_dp.synthesis.database import Reference
 LINKED, DEGREE = "linked", "degree"
 """Names, after a role, of pseudo-attributes of its rows: whether they have a link, and how many."""
 
+LARGEST_DEGREE = 100_000
+"""Bounds up to which rows are counted by their number of links."""
+
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +143,11 @@ class Link:
         return [f"encode(TRY_CAST({quote(c)} AS VARCHAR))" if self.as_text[place] else quote(c) for c in columns]
 
 
-# Counts
+def tag(side: Side, most: int | None) -> Attribute:
+    """The pseudo-attribute of a side's rows: whether they have a link; how many, up to a number, where that is what to count."""
+    if most is None or not 1 < most <= LARGEST_DEGREE:
+        return Attribute(name=f"{side.role}.{LINKED}", type="BOOLEAN", kind="values", points=(False, True))
+    return Attribute(name=f"{side.role}.{DEGREE}", type="INTEGER", kind="integers", points=(0, most))
 
 
 def from_request(request: Request) -> Link:
