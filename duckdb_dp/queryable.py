@@ -11,6 +11,7 @@ import numpy as np
 from duckdb_dp.accounting.base import Accounting
 from duckdb_dp.accounting.journal import Journal, Step
 from duckdb_dp.counting.counts import Counts
+from duckdb_dp.counting.partners import partners_of
 from duckdb_dp.domain.domain import Clique, Domain, canonical
 from duckdb_dp.linop import Array, Centring, Identity, Integers, LinOp, Measurable
 from duckdb_dp.noise.answers import noisy_all
@@ -77,6 +78,11 @@ class PrivateQueryable:
     def domain(self) -> Domain:
         """The attributes in use; public."""
         return self._counts.domain
+
+    def partners(self, end: int) -> tuple[int, bool] | None:
+        """How many rows a side has, and whether the synthetic table has these very rows, where their links are counted; public."""
+        found = self._counts.partners.get(partners_of(end))
+        return None if found is None else (found.rows, found.original)
 
     @property
     def left(self) -> float:

@@ -18,6 +18,7 @@ from relational_data import ALL, Linked
 
 from duckdb_dp.accounting.base import ZCDP
 from duckdb_dp.counting.counts import Counts
+from duckdb_dp.counting.partners import NUMBER, ORIGINAL, partners_of
 from duckdb_dp.counting.units import UNIT
 from duckdb_dp.domain.domain import Domain
 from duckdb_dp.linop import Array, Integers
@@ -86,8 +87,17 @@ def counts(data: Linked) -> Counts:
         order = np.argsort(data.links[:, unit], kind="stable")
         owners = data.links[order, unit]
         blocks[(UNIT, *domain.attributes)] = cell[order], np.bincount(owners)[owners]
+        if not data.child:
+            blocks[partners_of(1 - unit)] = _partners(data, 1 - unit)
     both = Domain({**domain.sizes, "left.linked": most + 1, "right.linked": most + 1})
     return Counts(both, blocks)
+
+
+def _partners(data: Linked, end: int) -> tuple[Integers, Integers]:
+    """The block of the links of each row of a side; its rows are the original ones."""
+    owners = data.links[:, 1 - end]
+    rows = len(data.sides()[end].rows)
+    return np.append(data.links[:, end], [rows, 1]), np.append(np.bincount(owners)[owners], [NUMBER, ORIGINAL])
 
 
 def measure(data: Linked, method: str, seeds: int) -> Iterator[dict[str, float | str]]:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from duckdb_dp.arrow import to_numpy
+from duckdb_dp.counting.partners import PARTNERS, Partners
 from duckdb_dp.counting.units import UNIT, UnitRows
 from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.linop import Integers
@@ -50,13 +51,15 @@ class Counts:
         domain: the domain of the request.
         blocks: clique -> (keys, counts) of its non-empty cells. A key is the cell's position in row-major order; where
             ``words`` has several groups, a cell's keys follow one another and so do copies of its count. A clique that begins
-            with ``UNIT`` has the cell of each row instead, those of a unit one after another, and how many its unit has.
+            with ``UNIT`` has the cell of each row instead, those of a unit one after another, and how many its unit has; one that
+            begins with ``PARTNERS`` what ``Partners`` reads.
     """
 
     def __init__(self, domain: Domain, blocks: Blocks) -> None:
         self.domain = domain
-        self._blocks = {block: cells for block, cells in blocks.items() if block[:1] != (UNIT,)}
+        self._blocks = {block: cells for block, cells in blocks.items() if block[:1] not in ((UNIT,), (PARTNERS,))}
         self._units = _rows_of_units(domain, blocks)
+        self.partners = {block: Partners.read(*cells) for block, cells in blocks.items() if block[:1] == (PARTNERS,)}
         self._by_size = [(block, set(block)) for block in sorted(self._blocks, key=domain.cells)]
         self._large = {block for block in self._blocks if domain.cells(block) > LARGEST_DENSE}
         self._chosen: dict[Clique, Clique] = {}
@@ -93,6 +96,8 @@ class Counts:
         if clique[:1] == (UNIT,):
             assert self._units is not None, "the rows of units were not counted"
             return self._units.table(clique)
+        if clique in self.partners:
+            return self.partners[clique].table()
         block = self._block(clique)
         name = self._shared.get(clique, clique) if self._is_large(block) else block
         table = self._table(block, name)

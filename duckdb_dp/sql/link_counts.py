@@ -5,13 +5,14 @@ from collections.abc import Mapping, Sequence
 from duckdb_dp.counting.counts import words
 from duckdb_dp.counting.encode import full_name, literal, quote
 from duckdb_dp.counting.engines.source import SCHEMA
+from duckdb_dp.counting.partners import NUMBER, ORIGINAL, partners_of
 from duckdb_dp.counting.units import UNIT
 from duckdb_dp.domain.domain import Clique, Domain, canonical
 from duckdb_dp.request import units
 from duckdb_dp.sql import synthetic_tables
 from duckdb_dp.sql.links import DEGREE, LINKED, Link
 from duckdb_dp.sql.synthetic_tables import coded, codes_of, worded
-from duckdb_dp.synthesis.links.columns import unit_side
+from duckdb_dp.synthesis.links.columns import counted_sides, unit_side
 
 LISTED = "listed AS MATERIALIZED (SELECT list(block) AS names, list(cells) AS lists FROM blocks)"
 """CTE of all blocks in one row."""
@@ -22,7 +23,8 @@ def counting(link: Link, unit_key: str) -> str:
 
     Blocks are the number of counted links, the joint cells of both parents and the link over them, and for each parent how
     many of its rows have a counted link. Blocks of rows have no attributes, so that marginals of attributes are those of
-    links. Where one end is the unit, its links are listed unit by unit too. The engine of another engine's tables counts their links.
+    links. Where one end is the unit, its links are listed unit by unit too, and those of a side that anybody may see row by row. The
+    engine of another engine's tables counts their links.
     """
     if link.request.schema == SCHEMA:
         return synthetic_tables.UNCOUNTED
@@ -36,6 +38,7 @@ def counting(link: Link, unit_key: str) -> str:
     blocks += [_block(domain, (tag,), _count_degrees(link, place, tag)) for place, tag in link.tagged(DEGREE)]
     if (place := unit_side(link.request)) is not None:
         blocks.append(_of_units(link, place))
+    blocks += [_of_partners(link, end, place, unit_key) for end in counted_sides(link.request)]
     ctes.append(f"blocks AS ({' UNION ALL '.join(blocks)})")
     # In one aggregate: two would each see the blocks in an order of their own.
     ctes.append(LISTED)
@@ -46,18 +49,19 @@ def counting(link: Link, unit_key: str) -> str:
 SIDES = ("lefts", "rights")
 
 
-def _parent(link: Link, place: int, unit_key: str) -> str:
+def _parent(link: Link, place: int, unit_key: str, table: str | None = None) -> str:
     """One row per key: k0, ..., and what it adds to each word of the links' block (w0, ...).
 
     Of several rows with one key the one with the least keyed hash of its own values is taken. No other rows influence this
-    choice.
+    choice. A synthetic table may be read in place of the parent.
     """
     side, domain = link.sides[place], link.request.domain
     codes = codes_of(side.renamed)
     held = [f"k{i}" for i in range(side.width)]
     numbers = [f"w{i}" for i in range(len(words(domain, link.cells)))]
     parts = [f"{sql} AS {n}" for n, sql in zip(numbers, worded(domain, link.cells, codes), strict=True)]
-    rows = coded(full_name(*side.reference.parent), side.columns, link.keys(place, side.reference.key), strict=True)
+    table = table or full_name(*side.reference.parent)
+    rows = coded(table, side.columns, link.keys(place, side.reference.key), strict=True)
     narrow = f"SELECT {', '.join([*held, *parts])} FROM ({rows})"
     fields = ", ".join(f"{name} := {name}" for name in numbers)
     first = f"min(struct_pack(h := hash({', '.join([literal(unit_key), *held, *numbers])}), {fields})) AS m"
@@ -149,6 +153,39 @@ def _of_units(link: Link, place: int) -> str:
     entries = ", ".join(f"{{'k': w{i}, 'n': n}}" for i in range(len(words(link.request.domain, link.cells))))
     units_ = f"SELECT flatten(list([{entries}])) AS cells FROM ({held}) GROUP BY {ends}"
     return f"SELECT {literal(canonical([UNIT, *link.cells]))} AS block, flatten(list(cells)) AS cells FROM ({units_})"
+
+
+def _of_partners(link: Link, end: int, unit: int | None, unit_key: str) -> str:
+    """One row (block, cells) of a side's links row by row, as ``counting.partners`` reads them.
+
+    The rows have the order of their keys, which the synthetic rows have too, unless only one of both is read as text.
+    """
+    side, table = link.sides[end], SIDES[end]
+    held = [f"k{i}" for i in range(side.width)]
+    ranked = f"SELECT {', '.join(held)}, row_number() OVER (ORDER BY {', '.join(f'{key} ASC' for key in held)}) - 1 AS p FROM {table}"
+    theirs = ", ".join(link.ends(end))
+    links, square = f"SELECT {theirs}, 1::BIGINT AS m FROM joined", "1::BIGINT"
+    if unit is not None:
+        ours = ", ".join(link.ends(unit))
+        links = f"SELECT {ours}, {theirs}, count(*) AS m FROM joined GROUP BY ALL"
+        square = f"(sum(m * m) OVER (PARTITION BY {ours}))::BIGINT"
+    on = " AND ".join(f"c.{name} = r.{key}" for name, key in zip(link.ends(end), held, strict=True))
+    numbers = f"SELECT p, m, {square} AS n FROM ({links}) c JOIN ({ranked}) r ON {on}"
+    cells = f"SELECT p AS w0, n FROM (SELECT p, n, unnest(range(m)) FROM ({numbers}))"
+    cells += f" UNION ALL SELECT count(*), {NUMBER} FROM {table}"
+    cells += f" UNION ALL SELECT ({_same(link, end, unit_key)})::BIGINT, {ORIGINAL}"
+    listed = f"SELECT list({{'k': w0::BIGINT, 'n': n::BIGINT}}) AS cells FROM ({cells})"
+    return f"SELECT {literal(canonical(list(partners_of(end))))} AS block, cells FROM ({listed})"
+
+
+def _same(link: Link, end: int, unit_key: str) -> str:
+    """Whether a synthetic table has the very rows of a side, keys and attributes; both are public."""
+    side = link.sides[end]
+    if side.key.texts != link.as_text[end]:
+        return "false"
+    rows = f"FROM ({_parent(link, end, unit_key, side.sql)})"
+    apart = f"(FROM {SIDES[end]} EXCEPT {rows}) UNION ALL ({rows} EXCEPT FROM {SIDES[end]})"
+    return f"SELECT NOT EXISTS ({apart})"
 
 
 def _block(domain: Domain, clique: Clique, groups: str) -> str:

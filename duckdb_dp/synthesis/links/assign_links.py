@@ -14,6 +14,7 @@ import numpy as np
 from duckdb_dp.linop import Array, Integers
 from duckdb_dp.synthesis.links.degrees import Degrees, arranged, balance, in_order, spread, thin
 from duckdb_dp.synthesis.links.degrees import drawn as drawn_degrees
+from duckdb_dp.synthesis.links.popularity import Popularity, numbers
 from duckdb_dp.synthesis.links.sides import Side
 from duckdb_dp.synthesis.links.swaps import Drawn, Pair, untangle
 from duckdb_dp.synthesis.links.ubs import ubs
@@ -48,6 +49,8 @@ class End:
         linked: share of the rows that have a link; None where it is not known.
         degrees: how many links the rows have, where that is known for rows with a bound.
         counts: how many rows of each type have each number of links, where that was drawn first.
+        popularity: what is known of how many links rows without a bound have.
+        numbers: how many links each row has, where that was drawn first.
     """
 
     side: Side
@@ -55,6 +58,13 @@ class End:
     linked: float | None
     degrees: Degrees | None = None
     counts: Integers | None = None
+    popularity: Popularity | None = None
+    numbers: Integers | None = None
+
+    @property
+    def drawn(self) -> bool:
+        """Whether the links of its row types were drawn first."""
+        return self.counts is not None or self.numbers is not None
 
     @property
     def room(self) -> Array:
@@ -64,6 +74,8 @@ class End:
 
     def held(self, expected: Array) -> Array:
         """Whole links of each row type: those that were drawn first, or else those that are expected."""
+        if self.numbers is not None:
+            return np.bincount(self.side.rows, self.numbers, len(self.side.types)).astype(np.float64)
         if self.counts is None:
             return np.diff(np.rint(np.cumsum(expected)), prepend=0.0)
         return np.asarray(self.counts @ np.arange(self.counts.shape[1]), dtype=np.float64)
@@ -87,6 +99,16 @@ def with_counts(end: End, expected: Array, partners: int, rng: np.random.Generat
     if not few or len(sizes) * (most + 1) > LARGEST or expected.sum() > len(end.side.rows) * most:
         return end
     return replace(end, counts=spread(end.degrees.of(end.side)[:, : most + 1], sizes, expected, rng))
+
+
+def with_numbers(end: End, expected: Array, partners: int, rng: np.random.Generator) -> End:
+    """The end, with how many links each of its rows has drawn first, where that is known of rows without a bound.
+
+    Privacy: post-processing.
+    """
+    if end.popularity is None or end.bound is not None or expected.sum() <= 0:
+        return end
+    return replace(end, numbers=numbers(end.popularity, end.side, expected, partners, rng))
 
 
 def feasible(expected: Array, left: End, right: End, m: int, distinct: bool) -> Array:
@@ -313,6 +335,10 @@ def _ends(end: End, links: Integers, partners: int, rng: np.random.Generator) ->
         counts = end.counts.copy()
         balance(counts, links, rng)
         return arranged(members, in_order(counts), rng)
+    if end.numbers is not None:
+        return arranged(
+            members, _adjusted(end.numbers[order], end.side.rows[order], links, partners, rng), rng, shuffled=False
+        )
     most = partners if end.bound is None else min(end.bound, partners)
     held = bool((links <= end.side.sizes * most).all())  # not always, as block totals are rounded
     if end.degrees is not None and end.bound is not None and held and len(end.side.types) * (most + 1) <= LARGEST:
@@ -324,6 +350,22 @@ def _ends(end: End, links: Integers, partners: int, rng: np.random.Generator) ->
         if count
     ]
     return np.concatenate(rows) if rows else np.zeros(0, dtype=np.int64)
+
+
+def _adjusted(held: Integers, kinds: Integers, links: Integers, partners: int, rng: np.random.Generator) -> Integers:
+    """Numbers of links of rows, those of a type together, changed by one until each type has its links."""
+    held = held.copy()
+    ends = np.searchsorted(kinds, np.arange(len(links) + 1))
+    for kind, missing in enumerate((links - np.bincount(kinds, held, len(links))).astype(np.int64).tolist()):
+        mine = slice(ends[kind], ends[kind + 1])
+        for _ in range(abs(missing)):
+            step = 1 if missing > 0 else -1
+            free = held[mine] < partners if step > 0 else held[mine] > 0
+            weights = np.where(free, held[mine] + 0.5, 0.0)
+            if not free.any():
+                weights = np.ones(len(weights))
+            held[ends[kind] + rng.choice(len(weights), p=weights / weights.sum())] += step
+    return held
 
 
 def _assigned(rows: Integers, count: int, end: End, partners: int, rng: np.random.Generator) -> Integers:

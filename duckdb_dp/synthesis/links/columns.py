@@ -142,6 +142,19 @@ def unit_side(request: Request) -> int | None:
     return found[0] if len(found) == len(units(request.unit)) == 1 else None
 
 
+def counted_sides(request: Request) -> tuple[int, ...]:
+    """The ends whose rows anybody may see, and have their links counted row by row; public.
+
+    Each of the many links of such a row is one of another unit. Where the unit is no end, and no end's rows are the links, one unit
+    may have all its links to one row of either side: then they are not counted.
+    """
+    if request.function != "dp_links" or request.mechanism != DEFAULT or request.schema == SCHEMA:
+        return ()
+    child, unit = bool(dict(request.options)["child"]), unit_side(request)
+    other = (1 if child else None) if unit is None else None if child else 1 - unit
+    return () if other is None or _bound(request, other) is not None else (other,)
+
+
 def _bound(request: Request, end: int) -> int | None:
     """How many links a row of a side may have; None for any number."""
     options = dict(request.options)

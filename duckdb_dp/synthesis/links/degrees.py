@@ -94,13 +94,13 @@ def means(most: int) -> Array:
     return np.asarray((first + np.append(first[1:] - 1, most)) / 2)
 
 
-def mean_inverse(measured: Measured, most: int) -> float:
-    """The mean of 1 / k over the units that have links, k of them each; 1 where noise leaves nothing of them.
+def mean_power(measured: Measured, most: int, power: float) -> float:
+    """The mean of k^power over the units that have links, k of them each; 1 where noise leaves nothing of them.
 
     Privacy: post-processing.
     """
     units = np.maximum(measured.sizes.table, 0.0)
-    return float(units @ (1 / means(most)) / units.sum()) if units.any() else 1.0
+    return float(units @ means(most) ** power / units.sum()) if units.any() else 1.0
 
 
 @final
@@ -386,11 +386,13 @@ def _move(counts: Integers, kind: int, at: int, step: int) -> None:
     counts[kind, at + step] += 1
 
 
-def arranged(rows: Sequence[Integers], degrees: Integers, rng: np.random.Generator) -> Integers:
-    """A row for every link: the rows of each type in random order, each as often as its degree; links of a type mixed."""
+def arranged(
+    rows: Sequence[Integers], degrees: Integers, rng: np.random.Generator, *, shuffled: bool = True
+) -> Integers:
+    """A row for every link: the rows of each type, in random order if so, each as often as its degree; links of a type mixed."""
     found, at = [], 0
     for members in rows:
         held = degrees[at : at + len(members)]
         at += len(members)
-        found.append(rng.permutation(np.repeat(rng.permutation(members), held)))
+        found.append(rng.permutation(np.repeat(rng.permutation(members) if shuffled else members, held)))
     return np.concatenate(found) if found else np.zeros(0, dtype=np.int64)

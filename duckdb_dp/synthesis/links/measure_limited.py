@@ -9,7 +9,7 @@ from duckdb_dp.counting.units import rows_of
 from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.linop import Array, Integers
 from duckdb_dp.private import PrivateQueryable
-from duckdb_dp.synthesis.links.degrees import Measured, mean_inverse
+from duckdb_dp.synthesis.links.degrees import Measured, mean_power
 from duckdb_dp.synthesis.links.limited import LimitedPairs
 from duckdb_dp.synthesis.links.link_attributes import NoisyAttribute, NoisyPair, distribution
 from duckdb_dp.synthesis.links.matches import Match, extended
@@ -75,7 +75,7 @@ def wanted(
     def turn(pair: Clique) -> int:
         return _free(domain, pair) * (1 + max(places.get(name, 0) for name in pair)) ** 2
 
-    noise = EXCESS * mean_inverse(units, most) / (2 * (1 - ALONE) * rho * units.linked**2)
+    noise = EXCESS * mean_power(units, most, -1) / (2 * (1 - ALONE) * rho * units.linked**2)
     found, together = list[Clique](), 0
     for pair in sorted(pairs(domain, attributes, others), key=turn):
         together += _free(domain, pair)

@@ -1,6 +1,6 @@
 """Synthetic links between two synthetic tables: measure, fit, and assign links to rows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, final
 
@@ -20,31 +20,27 @@ from duckdb_dp.synthesis.links.assign_links import (
     filled,
     totals,
     with_counts,
+    with_numbers,
     within,
 )
-from duckdb_dp.synthesis.links.at_least import Cumulated, measure_cumulated, model_cumulated
 from duckdb_dp.synthesis.links.blocks import Blocks, threads
 from duckdb_dp.synthesis.links.by_unit import ByUnit, learn_by_unit
-from duckdb_dp.synthesis.links.degrees import Degrees, Measured, at_bound, clipped, measure_degrees
-from duckdb_dp.synthesis.links.degrees import model as model_degrees
+from duckdb_dp.synthesis.links.degrees import Measured, at_bound
 from duckdb_dp.synthesis.links.fit import tilted
 from duckdb_dp.synthesis.links.learner import measure_total, workloads
 from duckdb_dp.synthesis.links.link_attributes import draw as draw_attributes
-from duckdb_dp.synthesis.links.linked_rows import measure_linked, shrunk
 from duckdb_dp.synthesis.links.matches import Match
 from duckdb_dp.synthesis.links.measure_attributes import measure_attributes
 from duckdb_dp.synthesis.links.measure_limited import measure_limited, wanted
 from duckdb_dp.synthesis.links.mwem_pgd import ROUNDS, mwem_pgd, small_workloads
 from duckdb_dp.synthesis.links.per_unit import NoisyTable
+from duckdb_dp.synthesis.links.shapes import Shape, measure_rows, shape_of, units_of
 from duckdb_dp.synthesis.links.sides import Side
 from duckdb_dp.synthesis.links.tiles import Tiles, part, sampled, small
 from duckdb_dp.synthesis.links.within import Structure, keep_structure, measure_sizes, measure_structure
 
 METHODS = ("auto", "paper", "sliced")
 """How links are learnt."""
-
-LINKED, DEGREES = 0.03, 0.08
-"""Share of the budget for how many rows of a side have a link at all, or of two units how many links; of one unit, for the latter."""
 
 OF_LINKS = 0.25
 """Share for the attributes of the links themselves, where they have any."""
@@ -119,12 +115,8 @@ def links(
     """
     rho, sides = queryable.left, (left, right)
     matches = matches if method == "auto" else ()
-    known = _measure_rows(queryable, sides, unit, rho)
-    spent = {
-        str(side.linked): (DEGREES if place == unit else LINKED) * rho
-        for place, (side, found) in enumerate(zip(sides, known, strict=True))
-        if found is not None
-    }
+    known = measure_rows(queryable, sides, unit, rho)
+    spent = {"rows": rho - queryable.left}
     together, structure, own = list[Clique](), None, OF_LINKS * rho if link_attributes else 0.0
     if link_attributes:
         others = (*left.attributes, *right.attributes)
@@ -148,8 +140,10 @@ def links(
         elif not number:
             number, _, spent["total"] = measure_total(queryable, (OF_TOTAL * rho, 0.0), 1.0)
         size = max(1, round(number))
-        shapes = [_shape(found, side, queryable.domain, size, sizes) for found, side in zip(known, sides, strict=True)]
-        by_unit = None if unit is None else _by_unit(unit, known[unit], shapes[unit], number, queryable.rows)
+        shapes = [
+            shape_of(found, side, queryable.domain, size, sizes) for found, side in zip(known, sides, strict=True)
+        ]
+        by_unit = None if unit is None else units_of(unit, known[unit], shapes[unit], number, queryable.rows)
         if by_unit is not None:
             seen = sides if small(*sides) else tuple(sampled(side, rng) for side in sides)
             left_over = queryable.left - own
@@ -177,60 +171,6 @@ def links(
     if unit is not None and isinstance(whole := known[unit], Measured):
         detail["at_bound"] = at_bound(whole, queryable.rows)
     return [*drawn, *codes], detail
-
-
-WHETHER = 2
-"""Values of the attribute that says whether a row has a link; one that says how many has more."""
-
-Known = Measured | Cumulated | tuple[float, float] | None
-"""What is known of a side's degrees: their histogram, or (the share of linked rows, its variance), or nothing."""
-
-Shape = tuple[float | None, Degrees | None]
-"""(share of linked rows, distribution of degrees) of a side."""
-
-
-def _measure_rows(queryable: PrivateQueryable, sides: Sequence[Side], unit: int | None, rho: float) -> list[Known]:
-    """How the rows of each side are linked.
-
-    How many rows of the other side have a link is left out where noise for all links of a unit would be larger than the side.
-
-    Privacy: spends LINKED rho for each side whose rows are counted, DEGREES rho for that of the unit.
-    """
-    return [
-        None
-        if side.linked is None
-        else measure_degrees(queryable, side.linked, DEGREES * rho)
-        if place == unit
-        else measure_cumulated(queryable, side.linked, LINKED * rho)
-        if queryable.domain.sizes[side.linked] > WHETHER
-        else None
-        if unit is not None and queryable.rows > len(side.rows) * np.sqrt(LINKED * rho)
-        else measure_linked(queryable, side.linked, LINKED * rho)
-        for place, side in enumerate(sides)
-    ]
-
-
-def _by_unit(end: int, known: Known, shape: Shape, links: float, most: int) -> ByUnit:
-    """What is known of the units: so many links together, and each has at most so many."""
-    degrees = shape[1]
-    assert isinstance(known, Measured)
-    assert degrees is not None
-    total = float(np.clip(known.linked, links / most, max(links, 1.0)))
-    return ByUnit(end=end, degrees=degrees, total=total, variance=known.linked_variance)
-
-
-def _shape(known: Known, side: Side, domain: Domain, links: int, sizes: Mapping[str, NoisyTable]) -> Shape:
-    """The degrees that rows get: as measured, or of a clipped negative binomial where there is a bound alone."""
-    if known is None:
-        return None, None
-    if isinstance(known, Measured):
-        return None, model_degrees(replace(known, values=sizes), side, domain, links)
-    if isinstance(known, Cumulated):
-        return None, model_cumulated(known, side, links)
-    share = shrunk(*known, links, len(side.rows))
-    if side.max_degree is None:
-        return share, None
-    return share, Degrees(shares=clipped(links / len(side.rows), 1 - share, side.max_degree))
 
 
 def _kept_within(
@@ -335,8 +275,14 @@ def _draw(
         sides = (left, right) if len(tiles) == 1 else (part(left, lefts), part(right, rights))
         bounds = (1 if rules.child else left.max_degree, right.max_degree)
         ends = [
-            End(side=s, bound=b, linked=share, degrees=degrees)
-            for s, b, (share, degrees) in zip(sides, bounds, shapes, strict=True)
+            End(
+                side=s,
+                bound=b,
+                linked=shape.linked,
+                degrees=shape.degrees,
+                popularity=None if shape.popularity is None else shape.popularity.part(rows),
+            )
+            for s, b, shape, rows in zip(sides, bounds, shapes, (lefts, rights), strict=True)
         ]
         if by_unit is not None:
             expected = by_unit.expected(domain, sides, learned.tilt, float(number or 1))
@@ -366,7 +312,8 @@ def _draw_tile(
     if rules.child:
         children = expected * (len(left.side.rows) / max(float(expected.sum()), 1e-300))
         right = with_counts(right, children.sum(axis=0), len(left.side.rows), rng)
-        if right.counts is None:
+        right = with_numbers(right, children.sum(axis=0), len(left.side.rows), rng)
+        if not right.drawn:
             whole = each_once(expected, left.side.sizes, right.room, rng)
         else:
             whole = filled(expected, left.side.sizes, right.held(children.sum(axis=0)), rng)
@@ -378,7 +325,9 @@ def _draw_tile(
     sums = scaled.sum(axis=1), scaled.sum(axis=0)
     left = with_counts(left, sums[0], len(right.side.rows), rng)
     right = with_counts(right, sums[1], len(left.side.rows), rng)
-    if left.counts is None and right.counts is None:
+    lefts, rights = (len(end.side.rows) if rules.distinct else size for end in (left, right))
+    left, right = with_numbers(left, sums[0], rights, rng), with_numbers(right, sums[1], lefts, rng)
+    if not (left.drawn or right.drawn):
         whole = totals(scaled, rng)
     else:
         both = np.multiply.outer(left.side.sizes, right.side.sizes).astype(np.float64)
