@@ -7,6 +7,10 @@ cross     mean over the 3-way cross-table marginals of the L1 distance of distri
 dealt     the same of these links, each with the partner of another one at random: random links with degrees as private as theirs
 partners  mean over the attributes of the other side of the L1 distance of their distributions over the links
 degrees   L1 distance of the distributions of degrees of the protected side, rows without a link too
+others    the same of the other side, in classes 0 to 8 and a quarter wider each: links of two rows are seldom the same number where
+          rows have many
+by row    correlation of the numbers of links of the other side's rows with the original ones; with --strangers the rows are
+          taken for others than the original ones
 by value  the same of joint distributions of degree and one attribute of the protected side, mean over its attributes
 own       as cross, of one attribute of the links and one of either side, over that of shuffled labels
 shuffled  the same of these links with their own attributes shuffled among them: labels that depend on nothing, as private as theirs
@@ -75,6 +79,15 @@ class Seen:
         size = self.data.degree + 1
         return shares([degree], [size]), [shares([degree, self.tables[n]], [size, self.sizes[n]]) for n in names]
 
+    def others(self, ends: Integers) -> tuple[Array, Array]:
+        """The links of each row of the other side, and their distribution in classes."""
+        names = (self.rights, self.lefts)[self.owner]
+        degree = np.bincount(ends[:, 1 - self.owner], minlength=len(self.tables[names[0]]))
+        first = [*range(9)]
+        while first[-1] < len(self.data.links):
+            first.append(first[-1] + first[-1] // 4)
+        return degree, shares([np.searchsorted(first, degree, side="right") - 1], [len(first)])
+
     def pairs(self, ends: Integers, codes: dict[str, Integers]) -> list[Array]:
         """Distributions of two attributes of two different links of one unit, in both orders."""
         names = [*(self.lefts if self.owner else self.rights), *self.data.own]
@@ -121,13 +134,19 @@ def distance(one: list[Array], other: list[Array]) -> float:
     return float(np.mean([np.abs(a - b).sum() for a, b in zip(one, other, strict=True)])) if one else float("nan")
 
 
-def measure(data: Linked, seeds: int, epsilons: list[float]) -> Iterator[dict[str, Any]]:
+def alike(one: Integers, other: Integers) -> float:
+    """The correlation of two lists, 0 where one of them is the same everywhere."""
+    return float(np.corrcoef(one, other)[0, 1]) if one.std() and other.std() else 0.0
+
+
+def measure(data: Linked, seeds: int, epsilons: list[float], original: bool) -> Iterator[dict[str, Any]]:
     """One row per epsilon."""
-    seen, exact, sides, rng = Seen(data), counts(data), data.sides(), np.random.default_rng(0)
+    seen, exact, sides, rng = Seen(data), counts(data, original), data.sides(), np.random.default_rng(0)
     real = seen.codes(data.links, data.own)
     cross, own = seen.marginals(real, seen.cross), seen.marginals(real, seen.own)
     partners = seen.marginals(real, seen.partners)
     degrees, by_value = seen.degrees(data.links)
+    others, other_degrees = seen.others(data.links)
     pairs = seen.pairs(data.links, real)
     names, target = [*seen.lefts, *seen.rights], next(iter(data.own), None)
     best = seen.r2(real, names, target, real) if target else float("nan")
@@ -163,6 +182,7 @@ def measure(data: Linked, seeds: int, epsilons: list[float]) -> Iterator[dict[st
             drawn_own = dict(zip(data.own, drawn[2:], strict=True))
             codes = seen.codes(ends, drawn_own)
             shape, valued = seen.degrees(ends)
+            numbers, classed = seen.others(ends)
             order = rng.permutation(len(ends))
             dealt = ends.copy()
             dealt[:, 1 - seen.owner] = dealt[order, 1 - seen.owner]
@@ -173,6 +193,8 @@ def measure(data: Linked, seeds: int, epsilons: list[float]) -> Iterator[dict[st
                 "three": distance(seen.marginals(codes, seen.cross), cross),
                 "partners": distance(seen.marginals(codes, seen.partners), partners),
                 "degrees": float(np.abs(shape - degrees).sum()),
+                "others": float(np.abs(classed - other_degrees).sum()),
+                "by row": alike(numbers, others),
                 "by value": distance(valued, by_value),
                 "own": distance(seen.marginals(codes, seen.own), own) / np.mean(base["own"]) if target else np.nan,
                 "shuffled": distance(seen.marginals(mixed, seen.own), own) / np.mean(base["own"]) if target else np.nan,
@@ -197,6 +219,9 @@ def main() -> None:
     parser.add_argument("--epsilons", nargs="*", type=float, default=list(RHO))
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--json", type=Path, help="also append rows to this file")
+    parser.add_argument(
+        "--strangers", action="store_true", help="rows of the other side are not known to be the original ones"
+    )
     options = parser.parse_args()
     columns = [
         "cross",
@@ -204,6 +229,8 @@ def main() -> None:
         "three",
         "partners",
         "degrees",
+        "others",
+        "by row",
         "by value",
         "own",
         "shuffled",
@@ -216,7 +243,7 @@ def main() -> None:
     columns += ["pairs", "alone", "seconds"]
     print(f"{'data':12}{'epsilon':>8}" + "".join(f"{c:>9}" for c in columns))
     for name in options.data:
-        for row in measure(every[name](), options.seeds, options.epsilons):
+        for row in measure(every[name](), options.seeds, options.epsilons, not options.strangers):
             print(f"{name:12}{row['epsilon']:8}" + "".join(f"{row[c]:9.3f}" for c in columns))
             sys.stdout.flush()
             if options.json:

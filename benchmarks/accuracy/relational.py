@@ -66,8 +66,13 @@ def uniform(data: Linked, rng: np.random.Generator) -> tuple[Integers, Integers]
     return tuple(np.divmod(rng.choice(left * right, len(data.links), replace=False), right))  # type: ignore[return-value]
 
 
-def counts(data: Linked) -> Counts:
-    """What the database would count: cells of all attributes of both sides and of the links, over the links."""
+def counts(data: Linked, original: bool = True) -> Counts:
+    """What the database would count: cells of all attributes of both sides and of the links, over the links.
+
+    Args:
+        data: the links.
+        original: whether the rows of the other side are known to be the original ones, of which each has its own links.
+    """
     domain, (left, right) = data.domain, data.sides()
     cell = np.zeros(len(data.links), dtype=np.int64)
     for side, ends in ((left, data.links[:, 0]), (right, data.links[:, 1])):
@@ -88,16 +93,18 @@ def counts(data: Linked) -> Counts:
         owners = data.links[order, unit]
         blocks[(UNIT, *domain.attributes)] = cell[order], np.bincount(owners)[owners]
         if not data.child:
-            blocks[partners_of(1 - unit)] = _partners(data, 1 - unit)
+            blocks[partners_of(1 - unit)] = _partners(data, 1 - unit, original)
     both = Domain({**domain.sizes, "left.linked": most + 1, "right.linked": most + 1})
     return Counts(both, blocks)
 
 
-def _partners(data: Linked, end: int) -> tuple[Integers, Integers]:
-    """The block of the links of each row of a side; its rows are the original ones."""
+def _partners(data: Linked, end: int, original: bool) -> tuple[Integers, Integers]:
+    """The block of the links of each row of a side."""
     owners = data.links[:, 1 - end]
     rows = len(data.sides()[end].rows)
-    return np.append(data.links[:, end], [rows, 1]), np.append(np.bincount(owners)[owners], [NUMBER, ORIGINAL])
+    return np.append(data.links[:, end], [rows, int(original)]), np.append(
+        np.bincount(owners)[owners], [NUMBER, ORIGINAL]
+    )
 
 
 def measure(data: Linked, method: str, seeds: int) -> Iterator[dict[str, float | str]]:

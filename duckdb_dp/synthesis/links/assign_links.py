@@ -14,7 +14,7 @@ import numpy as np
 from duckdb_dp.linop import Array, Integers
 from duckdb_dp.synthesis.links.degrees import Degrees, arranged, balance, in_order, spread, thin
 from duckdb_dp.synthesis.links.degrees import drawn as drawn_degrees
-from duckdb_dp.synthesis.links.popularity import Popularity, numbers
+from duckdb_dp.synthesis.links.popularity import Popularity, numbers, settled
 from duckdb_dp.synthesis.links.sides import Side
 from duckdb_dp.synthesis.links.swaps import Drawn, Pair, untangle
 from duckdb_dp.synthesis.links.ubs import ubs
@@ -51,6 +51,7 @@ class End:
         counts: how many rows of each type have each number of links, where that was drawn first.
         popularity: what is known of how many links rows without a bound have.
         numbers: how many links each row has, where that was drawn first.
+        evened: by what factor the numbers of rows of one type are nearer to each other.
     """
 
     side: Side
@@ -60,6 +61,7 @@ class End:
     counts: Integers | None = None
     popularity: Popularity | None = None
     numbers: Integers | None = None
+    evened: float = 1.0
 
     @property
     def drawn(self) -> bool:
@@ -301,9 +303,10 @@ def assign_rows(
     for factor in RELAXED:
         if len(lefts) == blocks.sum():
             break
-        # The rows that were to be linked cannot hold so many different pairs: then a few more rows have a link.
+        # The rows that were to be linked cannot hold so many different pairs: then a few more rows have a link, or numbers are more even.
         ends = [
-            end if end.linked is None else replace(end, linked=min(1.0, factor * end.linked)) for end in (left, right)
+            replace(end, linked=None if end.linked is None else min(1.0, factor * end.linked), evened=factor)
+            for end in (left, right)
         ]
         lefts, rights = max(
             (lefts, rights), _attempt(blocks, ends[0], ends[1], distinct, rng, same), key=lambda f: len(f[0])
@@ -316,9 +319,14 @@ def _attempt(
     blocks: Integers, left: End, right: End, distinct: bool, rng: np.random.Generator, same: Pair | None
 ) -> Pair:
     kinds = np.stack([np.repeat(kind.reshape(-1), blocks.reshape(-1)) for kind in np.indices(blocks.shape)])
-    lefts = _ends(left, blocks.sum(axis=1), len(right.side.rows), rng)
+    sizes = [end.side.sizes for end in (left, right)]
+    # Of each row type so many different rows of the other side may be linked to it.
+    met = [np.minimum(sizes[1], blocks).sum(axis=1), np.minimum(sizes[0][:, None], blocks).sum(axis=0)]
+    if not distinct:
+        met = [blocks.sum(axis=1), blocks.sum(axis=0)]
+    lefts = _ends(left, blocks.sum(axis=1), len(right.side.rows), met[0], rng)
     rights = np.empty(len(lefts), dtype=np.int64)
-    rights[np.argsort(kinds[1], kind="stable")] = _ends(right, blocks.sum(axis=0), len(left.side.rows), rng)
+    rights[np.argsort(kinds[1], kind="stable")] = _ends(right, blocks.sum(axis=0), len(left.side.rows), met[1], rng)
     if not distinct and same is None:
         return lefts, rights
     drawn = Drawn(lefts, rights, len(right.side.rows), distinct, same)
@@ -326,7 +334,7 @@ def _attempt(
     return lefts[kept], rights[kept]
 
 
-def _ends(end: End, links: Integers, partners: int, rng: np.random.Generator) -> Integers:
+def _ends(end: End, links: Integers, partners: int, met: Integers, rng: np.random.Generator) -> Integers:
     """A row for every link, the links of a type together and in random order within it."""
     order = np.argsort(end.side.rows, kind="stable")
     starts = np.concatenate([[0], np.cumsum(end.side.sizes)])
@@ -337,7 +345,7 @@ def _ends(end: End, links: Integers, partners: int, rng: np.random.Generator) ->
         return arranged(members, in_order(counts), rng)
     if end.numbers is not None:
         return arranged(
-            members, _adjusted(end.numbers[order], end.side.rows[order], links, partners, rng), rng, shuffled=False
+            members, settled(end.numbers[order], end.side.sizes, links, met, end.evened, rng), rng, shuffled=False
         )
     most = partners if end.bound is None else min(end.bound, partners)
     held = bool((links <= end.side.sizes * most).all())  # not always, as block totals are rounded
@@ -350,22 +358,6 @@ def _ends(end: End, links: Integers, partners: int, rng: np.random.Generator) ->
         if count
     ]
     return np.concatenate(rows) if rows else np.zeros(0, dtype=np.int64)
-
-
-def _adjusted(held: Integers, kinds: Integers, links: Integers, partners: int, rng: np.random.Generator) -> Integers:
-    """Numbers of links of rows, those of a type together, changed by one until each type has its links."""
-    held = held.copy()
-    ends = np.searchsorted(kinds, np.arange(len(links) + 1))
-    for kind, missing in enumerate((links - np.bincount(kinds, held, len(links))).astype(np.int64).tolist()):
-        mine = slice(ends[kind], ends[kind + 1])
-        for _ in range(abs(missing)):
-            step = 1 if missing > 0 else -1
-            free = held[mine] < partners if step > 0 else held[mine] > 0
-            weights = np.where(free, held[mine] + 0.5, 0.0)
-            if not free.any():
-                weights = np.ones(len(weights))
-            held[ends[kind] + rng.choice(len(weights), p=weights / weights.sum())] += step
-    return held
 
 
 def _assigned(rows: Integers, count: int, end: End, partners: int, rng: np.random.Generator) -> Integers:

@@ -257,3 +257,31 @@ def _rounded(found: Array, partners: int, rng: np.random.Generator) -> Integers:
     order, whole = rng.permutation(len(found)), np.empty(len(found), dtype=np.int64)
     whole[order] = np.diff(np.rint(np.cumsum(found[order])), prepend=0.0).astype(np.int64)
     return np.minimum(whole, partners)
+
+
+def settled(
+    held: Integers, sizes: Integers, links: Integers, most: Integers, evened: float, rng: np.random.Generator
+) -> Integers:
+    """Numbers of links of rows, those of a type together, as near to the given ones as its links and its partners allow.
+
+    Args:
+        held: a number for each row.
+        sizes: rows of each type.
+        links: of each type.
+        most: partners that a row of each type may have.
+        evened: by what factor numbers are nearer to their mean.
+        rng: the source of randomness.
+
+    Privacy: post-processing.
+    """
+    found, ends = held.copy(), np.append(0, np.cumsum(sizes))
+    for kind in np.flatnonzero(sizes):
+        mine = slice(ends[kind], ends[kind + 1])
+        mean, number = links[kind] / sizes[kind], held[mine]
+        if number.sum() == links[kind] and number.max() <= most[kind] and evened == 1:
+            continue
+        near = np.maximum(mean + (number - number.mean()) / evened, SMALL * mean)
+        for _ in range(FITTED if links[kind] else 0):
+            near = np.minimum(near * (links[kind] / near.sum()), max(most[kind], mean))
+        found[mine] = _rounded(near, int(links[kind]), rng)
+    return found
