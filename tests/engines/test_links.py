@@ -16,7 +16,7 @@ from duckdb_dp.counting.counts import Counts
 from duckdb_dp.counting.engines import links
 from duckdb_dp.counting.engines.source import Source
 from duckdb_dp.request import Request
-from duckdb_dp.sql import execute
+from duckdb_dp.sql import execute, link_counts
 from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis import quality
 from duckdb_dp.synthesis.links import columns as link_columns
@@ -168,8 +168,9 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[Counted]:
 def pair(
     exact: Any, put: Any, counted: list[Counted], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Pair]:
-    """Two databases without noise; neither knows what the links of one unit have in common, which engines do not count."""
+    """Two databases without noise; neither knows what the links of one unit have in common, nor those of each row: engines do not count that."""
     monkeypatch.setattr(link_columns, "unit_side", lambda _request: None)
+    monkeypatch.setattr(link_counts, "counted_sides", lambda _request: ())
     with duckdb.connect() as connection:
         duckdb_dp.testing.load_exact(connection, tmp_path / "here.dp")
         yield Pair(Loaded(connection, tmp_path / "here.dp"), exact, put, counted)

@@ -1,7 +1,7 @@
 """How many links each row of a side has whose rows anybody may see: measured row by row, and what numbers synthetic rows get."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import final
 
@@ -20,8 +20,15 @@ LEAST = 1.0
 EACH, WIDER = 32, 24
 """Numbers of links up to which each is tried, and what part of itself a larger one is away from the next."""
 
-USUAL, SPREAD = 0.7, 1.0
-"""The shape of the negative binomial that numbers of links often have, and the standard deviation of its logarithm."""
+WIDTHS = np.geomspace(0.05, 2.5, 24)
+"""Standard deviations of the logarithm that are tried."""
+
+USUAL, SPREAD, LESS = 1.1, 0.5, 2.0
+"""What that often is, or the relative standard deviation of the means, with that of its logarithm; and by what factor, as a
+logarithm, negative binomial numbers are less likely beforehand."""
+
+UNSURE = 0.1
+"""Standard deviation of the share of rows without links of a distribution that no weights have confirmed."""
 
 STEPS, SMOOTH = 20, 0.3
 """Rounds of finding the distribution of numbers, and what part of it each makes smooth: more rounds fit the noise."""
@@ -68,7 +75,7 @@ def worth(rows: int, weight: float, rho: float, most: int) -> bool:
         rho: what may be spent.
         most: rows of a unit, where each adds a vector of its own.
     """
-    return float(np.sqrt(rows / 2)) * (weight / rows) ** 2 * 2 * rho >= LEAST * most**2
+    return rows > 0 and float(np.sqrt(rows / 2)) * (weight / rows) ** 2 * 2 * rho >= LEAST * most**2
 
 
 def measure_popularity(
@@ -131,7 +138,8 @@ def _quantiles(degrees: Array, shares: Array, places: Array) -> Array:
 def distribution(known: Popularity, mean: float, scale: float, partners: int) -> tuple[Array, Array]:
     """(numbers of links, the share of rows that have each): what explains the measured weights best.
 
-    It starts from the negative binomial distribution of that mean that does so, and from the share of rows that have a link. Then
+    It starts from the distribution of that mean that does so best among those of Poisson numbers whose means are lognormal, or gamma
+    (then numbers are negative binomial); the share of rows that have a link counts too. Then
     each round gives each weight to the numbers that it may come from, and smooths the shares, but for that of 0 (the EMS algorithm
     of Silverman, Jones, Nychka and Wilson 1990); the last round smooths nothing.
 
@@ -144,8 +152,9 @@ def distribution(known: Popularity, mean: float, scale: float, partners: int) ->
     Privacy: post-processing.
     """
     if not len(known.weights):
-        degrees = _grid(min(float(partners), 60 * mean + 60))
-        return degrees, _start(np.ones((1, len(degrees))), np.ones(1), degrees, mean, known.linked)
+        degrees = _grid(min(float(partners), 300 * mean + 60))
+        shares = _start(np.ones((1, len(degrees))), np.ones(1), degrees, mean, known.linked)
+        return degrees, _with_none(shares, known.linked, UNSURE**2)
     noise, seen = float(np.sqrt(known.variance)) / scale, known.weights / scale
     degrees = _grid(min(float(partners), max(float(seen.max()) + noise, 4 * mean, 1.0)))
     width = max(FINE * noise, (float(seen.max()) - float(seen.min())) / BINS)
@@ -158,15 +167,18 @@ def distribution(known: Popularity, mean: float, scale: float, partners: int) ->
         shares = counts @ (both / np.maximum(both.sum(axis=1, keepdims=True), 1e-300)) / counts.sum()
         if step < STEPS - 1:
             shares = _smoothed(shares, degrees)
-    if known.linked is not None:
-        # How many of the small numbers are 0 the weights do not say: then they are wrong in one direction, all of them.
-        share, variance = known.linked
-        first = both[:, 0] / np.maximum(both.sum(axis=1), 1e-300)
-        unsure = (counts @ (first * (1 - first)) / counts.sum()) ** 2
-        none = shares[0] + unsure / (unsure + variance) * (1 - share - shares[0])
-        none = min(max(none, 0.0), 1.0)
-        shares = np.append(none, shares[1:] * ((1 - none) / max(1 - shares[0], 1e-300)))
-    return degrees, shares
+    # How many of the small numbers are 0 the weights do not say: then they are wrong in one direction, all of them.
+    first = both[:, 0] / np.maximum(both.sum(axis=1), 1e-300)
+    return degrees, _with_none(shares, known.linked, float(counts @ (first * (1 - first)) / counts.sum()) ** 2)
+
+
+def _with_none(shares: Array, linked: tuple[float, float] | None, unsure: float) -> Array:
+    """The shares with that of 0 between what it is, of some variance, and what the share of linked rows says."""
+    if linked is None:
+        return shares
+    none = shares[0] + unsure / (unsure + linked[1]) * (1 - linked[0] - shares[0])
+    none = min(max(none, 0.0), 1.0)
+    return np.append(none, shares[1:] * ((1 - none) / max(1 - float(shares[0]), 1e-300)))
 
 
 def _grid(most: float) -> Array:
@@ -185,20 +197,36 @@ def _widths(degrees: Array) -> Array:
 def _start(
     likelihood: Array, counts: Array | Integers, degrees: Array, mean: float, linked: tuple[float, float] | None
 ) -> Array:
-    """Shares of the numbers by the negative binomial distribution that is likeliest, given weights and the share of linked rows."""
-    from scipy.special import betainc  # for import time
-
-    ends, best, most = degrees + _widths(degrees), degrees * 0, -np.inf
-    for r in SPREADS:
-        below = betainc(r, ends, r / (r + mean))
+    """Shares of the numbers by the distribution of a family that is likeliest, given weights and the share of rows that have a link."""
+    best, most = degrees * 0, -np.inf
+    for below, prior in (*_lognormal(degrees + _widths(degrees), mean), *_binomial(degrees + _widths(degrees), mean)):
         shares = np.diff(below, prepend=0.0)
         shares /= shares.sum()
-        found = float(counts @ np.log(np.maximum(likelihood @ shares, 1e-300))) - (np.log(r / USUAL) / SPREAD) ** 2 / 2
+        found = float(counts @ np.log(np.maximum(likelihood @ shares, 1e-300))) + prior
         if linked is not None:
             found -= (1 - linked[0] - shares[0]) ** 2 / (2 * linked[1])
         if found > most:
             best, most = shares, found
     return best
+
+
+def _lognormal(ends: Array, mean: float) -> Iterator[tuple[Array, float]]:
+    """(Shares of numbers below these, the logarithm of how likely that is beforehand) of Poisson numbers with lognormal means."""
+    from scipy.special import gammaincc  # for import time
+
+    z = np.linspace(-4.5, 4.5, 200)
+    weights = np.exp(-(z**2) / 2)
+    for sigma in WIDTHS:
+        rates = mean * np.exp(sigma * z - sigma**2 / 2)
+        yield weights / weights.sum() @ gammaincc(ends, rates[:, None]), -((np.log(sigma / USUAL) / SPREAD) ** 2) / 2
+
+
+def _binomial(ends: Array, mean: float) -> Iterator[tuple[Array, float]]:
+    """The same of negative binomial numbers, of which more are 0."""
+    from scipy.special import betainc  # for import time
+
+    for r in SPREADS[::3]:
+        yield betainc(r, ends, r / (r + mean)), -((np.log(1 / (np.sqrt(r) * USUAL)) / SPREAD) ** 2) / 2 - LESS
 
 
 def _smoothed(shares: Array, degrees: Array) -> Array:
