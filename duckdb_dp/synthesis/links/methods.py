@@ -143,6 +143,8 @@ def links(
         shapes = [
             shape_of(found, side, queryable.domain, size, sizes) for found, side in zip(known, sides, strict=True)
         ]
+        if method != "auto":  # the published methods know which rows have a link, and no more
+            shapes = [replace(shape, popularity=None) for shape in shapes]
         by_unit = None if unit is None else units_of(unit, known[unit], shapes[unit], number, queryable.rows)
         if by_unit is not None:
             seen = sides if small(*sides) else tuple(sampled(side, rng) for side in sides)
