@@ -78,10 +78,10 @@ def _check(session: Session, name: Name, columns: Mapping[str, str]) -> None:
 
 def _work_out(session: Session, name: Name, columns: Mapping[str, str]) -> None:
     """Have another engine work out all rows of a public table: what it fails on is said to have failed there."""
-    from duckdb_dp.sql.external_tables import source  # for import time: most tables are in DuckDB
+    from duckdb_dp.sql.external_tables import apart  # for import time: most tables are in DuckDB
 
     if columns:
-        source(session, name).fetch(
+        apart(session, name).fetch(
             lambda table: table.aggregate([table[column].max().name(f"c{i}") for i, column in enumerate(columns)])
         )
 
@@ -104,7 +104,9 @@ def _fallible(session: Session, texts: lineage.Texts, name: Name) -> list[str]:
 def _check_view(session: Session, name: Name, columns: Mapping[str, str]) -> None:
     made = f"make a table of it: CREATE TABLE {identifier(name[2] + '_rows')} AS FROM {identifier(name[2])}, and CALL dp_public of that"
     texts = session.once("texts", lambda: lineage.texts(session))
-    kind = "view" if lineage.is_view(texts, name) else "table"
+    kind, mended = (
+        ("view", made) if lineage.is_view(texts, name) else ("table", "write TRY(...) in its generated columns")
+    )
     if failing_views.chooses(texts, name) and (fails := _fallible(session, texts, name)):
         raise DPError(
             f"'{name[2]}' is a public view that chooses or joins rows, and {few(fails)} in it may fail on others; write TRY_CAST(...) or "
@@ -119,7 +121,7 @@ def _check_view(session: Session, name: Name, columns: Mapping[str, str]) -> Non
             now = dict(cursor.execute(_TYPES, name).fetchall())  # which DuckDB finds out where a view of files is read
         except duckdb.Error as error:
             raise DPError(
-                f"'{name[2]}' is a public {kind} that fails: {first_line(error)}; mend it, or {made}."
+                f"'{name[2]}' is a public {kind} that fails: {first_line(error)}; mend it, or {mended}."
             ) from None
     changed = [column for column, type_ in columns.items() if now.get(column) != type_]
     if changed:
