@@ -27,7 +27,7 @@ def check_read(session: Session, table: Table | PublicTable, used: Collection[st
     Raises:
         DPError: as it says.
     """
-    if table.view or table.name[1] == SCHEMA or table.name[2].lower() in _computing(session):
+    if table.view or table.name[1] == SCHEMA or table.name[2].lower() in computing(session):
         folded = {column.lower() for column in used}
         check_total(
             session, table.name, {name: type_ for name, type_ in table.columns.items() if name.lower() in folded}
@@ -52,7 +52,7 @@ def check_total(session: Session, name: Name, columns: Mapping[str, str]) -> Non
     session.once(("public view", name, tuple(sorted(columns.items()))), lambda: _check(session, name, columns))
 
 
-def _computing(session: Session) -> frozenset[str]:
+def computing(session: Session) -> frozenset[str]:
     """Last parts of the names of tables that may fail where they are read.
 
     DuckDB works out generated columns there, and checks them where rows are inserted alone; a table of another database may hold
@@ -89,9 +89,7 @@ def _work_out(session: Session, name: Name, columns: Mapping[str, str]) -> None:
 def _fallible(session: Session, texts: lineage.Texts, name: Name) -> list[str]:
     """What may fail in a view: what it says, generated columns of what it reads, and conversions that it does not say."""
     found = failing_views.fallible(texts, name)
-    found += [
-        f"a generated column of '{table}'" for table in sorted(_computing(session) & lineage.sources(texts, name))
-    ]
+    found += [f"a generated column of '{table}'" for table in sorted(computing(session) & lineage.sources(texts, name))]
     with session.looking() as cursor:
         if cursor is None or found:
             return found
