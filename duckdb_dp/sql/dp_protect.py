@@ -10,7 +10,7 @@ from duckdb_dp.budget import reserved_delta
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.errors import DPError, few
 from duckdb_dp.request import units
-from duckdb_dp.sql import catalog, failing_views, lineage, missing_tables, protectable
+from duckdb_dp.sql import catalog, failing_views, lineage, missing_tables, protectable, public_views
 from duckdb_dp.sql.arguments import Arguments, Place, candidates, flag, name_parts, word
 from duckdb_dp.sql.catalog import Catalog, columns_query
 from duckdb_dp.sql.protecting import bounded_unit, budget_of, notes_on_delta, overlapping, table_of
@@ -101,6 +101,7 @@ def rows(session: Session, arguments: Arguments, place: Place, seen: str) -> Row
     notes = [
         *notes_on_delta(budget.delta if reserved is None else max(reserved, budget.delta or 0.0)),
         *_of_view(session, texts, name, unit),
+        *_of_generated(session, name),
     ]
     dataset = session.ledger.protect(
         catalog=name[0],
@@ -148,7 +149,17 @@ def _together(session: Session, arguments: Arguments, place: Place, seen: str) -
     whole = [dataset for dataset in session.ledger.datasets() if dataset.id == first.id]
     for dataset in whole:
         session.remember_uncommitted(dataset)
-    return [_row(dataset, [protect_together.note(dataset), *notes]) for dataset in whole]
+    return [
+        _row(
+            dataset,
+            [
+                protect_together.note(dataset),
+                *notes,
+                *_of_generated(session, (dataset.catalog, dataset.schema, dataset.name)),
+            ],
+        )
+        for dataset in whole
+    ]
 
 
 def _row(dataset: Dataset, notes: Sequence[str]) -> dict[str, Any]:
@@ -186,6 +197,16 @@ def _of_view(session: Session, texts: lineage.Texts, name: Name, unit: str | Non
     else:  # it stays what it is
         notes = []
     return notes + overlapping(session, texts, name)
+
+
+def _of_generated(session: Session, name: Name) -> list[str]:
+    """A note on generated columns of a table: DuckDB checks them where a row is inserted, and not where it is changed."""
+    if name[1] == SCHEMA or name[2].lower() not in public_views.computing(session):
+        return []
+    return [
+        "where a generated column fails on a value, as it may once that row is updated, DuckDB's error shows that value to whoever asks: "
+        "write TRY(...) around its expression"
+    ]
 
 
 FUNCTION = register(

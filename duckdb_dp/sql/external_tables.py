@@ -1,5 +1,6 @@
 """Tables of other engines: attaching them, finding them by name, and the counts that a request needs of them."""
 
+from dataclasses import replace
 from typing import Any
 
 import duckdb
@@ -20,6 +21,10 @@ from duckdb_dp.synthesis.database import Name
 
 ENGINES = {"duckdb", "spark"}
 """Engines in which values are summed: expressions of rows are tested to have DuckDB's values there."""
+
+
+MOST = 2**31 - 1
+"""Rows of a public table, at most: the largest LIMIT that all engines have."""
 
 
 def summed(dataset: Dataset) -> bool:
@@ -70,7 +75,7 @@ def links_of(session: Session, request: Request) -> links.Links:
     linked, degrees = dict(link.tagged(LINKED)), dict(link.tagged(DEGREE))
     parents = tuple(
         links.Parent(
-            source=source(session, link.sides[place].reference.parent),
+            source=apart(session, link.sides[place].reference.parent),
             key=link.sides[place].reference.key,
             columns=link.sides[place].reference.columns,
             attributes=tuple(link.sides[place].columns),
@@ -139,12 +144,25 @@ def relation(session: Session, name: Name, sql: str | None, *, now: bool = False
     from duckdb_dp.sql.engines import joined  # for import time: it brings sqlglot
 
     def find(full: Name) -> Source:
-        found = source(session, full)
+        found = apart(session, full)
         if now:
             found.check_now((), ())
         return found
 
     return joined.source(sql, name[2], find)
+
+
+def apart(session: Session, name: Name) -> Source:
+    """The same, whose rows the engine works out by themselves where they are public.
+
+    No engine moves a condition or a join into a LIMIT. So no value of a public expression is worked out that is not worked out of the
+    table alone, which it fails on or not whatever the private rows are.
+
+    Raises:
+        DPError: it is not attached now.
+    """
+    found = source(session, name)
+    return replace(found, table=found.table.limit(MOST)) if session.ledger.public.holds(name) else found
 
 
 def source(session: Session, name: Name) -> Source:

@@ -70,7 +70,7 @@ def examine(known: Texts, name: Name, unit: Sequence[str], is_public: Callable[[
     if text is None:
         return Examined()
     try:
-        found = list(trees_of(known, name[2].lower(), text))
+        found = list(trees_of(known, text))
     except Unreadable:
         return Examined(notes=(f"the text of '{name[2]}' cannot be read, nor what one person changes in it",))
     trees, of_macros = [tree for tree, _ in found], [of_macro for _, of_macro in found]
@@ -97,25 +97,26 @@ def examine(known: Texts, name: Name, unit: Sequence[str], is_public: Callable[[
     return Examined(never=tuple(dict.fromkeys(never)), notes=tuple(dict.fromkeys(notes)))
 
 
-def trees_of(known: Texts, name: str, text: str) -> Iterator[tuple[Node, bool]]:
+def trees_of(known: Texts, text: str) -> Iterator[tuple[Node, bool]]:
     """The parsed text, and those of all views and macros that it names and of queries as text; whether it is a macro's.
 
-    A macro's expression reads its arguments, which its own text does not show.
+    A macro's expression reads its arguments, which its own text does not show. Of a name that several schemas have, all are meant.
     """
-    left, seen = [(name, text, False)], set[str]()
+    left, seen = [(text, False)], set[tuple[str, bool]]()
     while left:
-        one, found, of_macro = left.pop()
+        one = left.pop()
         if one in seen:
             continue
         seen.add(one)
+        found, of_macro = one
         tree = parsed(found)
         yield tree, of_macro
         for part in walk(tree):
             for key in ("table_name", "function_name"):
                 named = str(part.get(key, "")).lower()
-                left += [(named, inside, key == "function_name") for _, inside in known.get(named, ()) if inside]
+                left += [(inside, key == "function_name") for _, inside in known.get(named, ()) if inside]
             if name_of(part) == "query" and (query := constant(next(iter(arguments(part)), None))) is not None:
-                left.append((query, query, False))
+                left.append((query, False))
 
 
 def _hidden(tree: Node) -> Iterator[str]:

@@ -7,10 +7,14 @@ import duckdb
 from duckdb_dp.counting.encode import full_name, quote
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.errors import DPError, few, first_line, identifier
-from duckdb_dp.sql import failing_views, lineage, own_names
+from duckdb_dp.sql import conversions, failing_views, lineage, own_names
 from duckdb_dp.sql.family import PublicTable
 from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis.database import Name, Table
+
+_TABLES = """
+SELECT table_name, sql, type FROM duckdb_tables() JOIN duckdb_databases() USING (database_name) WHERE NOT duckdb_tables.internal
+"""
 
 _TYPES = """
 SELECT column_name, data_type FROM duckdb_columns() WHERE (database_name, schema_name, table_name) = (?, ?, ?)
@@ -18,12 +22,12 @@ SELECT column_name, data_type FROM duckdb_columns() WHERE (database_name, schema
 
 
 def check_read(session: Session, table: Table | PublicTable, used: Collection[str]) -> None:
-    """``check_total`` for those columns of a public table that are read, in any letter case; of a table in DuckDB itself none can fail.
+    """``check_total`` for those columns of a public table that are read, in any letter case; of most tables in DuckDB itself none can fail.
 
     Raises:
         DPError: as it says.
     """
-    if table.view or table.name[1] == SCHEMA:
+    if table.view or table.name[1] == SCHEMA or table.name[2].lower() in computing(session):
         folded = {column.lower() for column in used}
         check_total(
             session, table.name, {name: type_ for name, type_ in table.columns.items() if name.lower() in folded}
@@ -48,6 +52,23 @@ def check_total(session: Session, name: Name, columns: Mapping[str, str]) -> Non
     session.once(("public view", name, tuple(sorted(columns.items()))), lambda: _check(session, name, columns))
 
 
+def computing(session: Session) -> frozenset[str]:
+    """Last parts of the names of tables that may fail where they are read.
+
+    DuckDB works out generated columns there, and checks them where rows are inserted alone; a table of another database may hold
+    what its types do not.
+    """
+
+    def look() -> frozenset[str]:
+        with session.looking() as cursor:
+            rows = [] if cursor is None else cursor.execute(_TABLES).fetchall()
+        return frozenset(
+            name.lower() for name, sql, kind in rows if kind != "duckdb" or "GENERATED ALWAYS AS" in str(sql).upper()
+        )
+
+    return session.once("computing", look)
+
+
 def _check(session: Session, name: Name, columns: Mapping[str, str]) -> None:
     if name[1] == SCHEMA:
         _work_out(session, name, columns)
@@ -57,18 +78,34 @@ def _check(session: Session, name: Name, columns: Mapping[str, str]) -> None:
 
 def _work_out(session: Session, name: Name, columns: Mapping[str, str]) -> None:
     """Have another engine work out all rows of a public table: what it fails on is said to have failed there."""
-    from duckdb_dp.sql.external_tables import source  # for import time: most tables are in DuckDB
+    from duckdb_dp.sql.external_tables import apart  # for import time: most tables are in DuckDB
 
     if columns:
-        source(session, name).fetch(
+        apart(session, name).fetch(
             lambda table: table.aggregate([table[column].max().name(f"c{i}") for i, column in enumerate(columns)])
         )
+
+
+def _fallible(session: Session, texts: lineage.Texts, name: Name) -> list[str]:
+    """What may fail in a view: what it says, generated columns of what it reads, and conversions that it does not say."""
+    found = failing_views.fallible(texts, name)
+    found += [f"a generated column of '{table}'" for table in sorted(computing(session) & lineage.sources(texts, name))]
+    with session.looking() as cursor:
+        if cursor is None or found:
+            return found
+        try:
+            return [f"a conversion of {one}" for one in conversions.failing(cursor, f"FROM {full_name(*name)}")]
+        except duckdb.Error:
+            return []  # which is said where its rows are worked out
 
 
 def _check_view(session: Session, name: Name, columns: Mapping[str, str]) -> None:
     made = f"make a table of it: CREATE TABLE {identifier(name[2] + '_rows')} AS FROM {identifier(name[2])}, and CALL dp_public of that"
     texts = session.once("texts", lambda: lineage.texts(session))
-    if failing_views.chooses(texts, name) and (fails := failing_views.fallible(texts, name)):
+    kind, mended = (
+        ("view", made) if lineage.is_view(texts, name) else ("table", "write TRY(...) in its generated columns")
+    )
+    if failing_views.chooses(texts, name) and (fails := _fallible(session, texts, name)):
         raise DPError(
             f"'{name[2]}' is a public view that chooses or joins rows, and {few(fails)} in it may fail on others; write TRY_CAST(...) or "
             f"TRY(...) there, or {made}."
@@ -82,11 +119,11 @@ def _check_view(session: Session, name: Name, columns: Mapping[str, str]) -> Non
             now = dict(cursor.execute(_TYPES, name).fetchall())  # which DuckDB finds out where a view of files is read
         except duckdb.Error as error:
             raise DPError(
-                f"'{name[2]}' is a public view that fails: {first_line(error)}; mend it, or {made}."
+                f"'{name[2]}' is a public {kind} that fails: {first_line(error)}; mend it, or {mended}."
             ) from None
     changed = [column for column, type_ in columns.items() if now.get(column) != type_]
     if changed:
         raise DPError(
-            f"'{name[2]}' is a public view whose column {identifier(changed[0])} was {columns[changed[0]]} and is "
+            f"'{name[2]}' is a public {kind} whose column {identifier(changed[0])} was {columns[changed[0]]} and is "
             f"{now.get(changed[0], 'gone')} now; ask again, or {made}."
         )

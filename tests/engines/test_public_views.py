@@ -71,3 +71,43 @@ def test_a_register_of_another_engine_is_worked_out_first(tmp_path: Path, call: 
             found.append(Loaded(con, ledger).refused(f"FROM {call}"))
     assert found[0] == found[1]
     assert "did not count" in found[0]
+
+
+@pytest.mark.parametrize("table", ["chosen", "expression"])
+@pytest.mark.parametrize(
+    "joined",
+    [
+        "EXISTS (SELECT 1 FROM {r} r WHERE r.region = fee AND code > 1)",
+        "NOT EXISTS (SELECT 1 FROM {r} r WHERE r.region = fee AND code IS NULL)",
+        "fee > 1 AND EXISTS (SELECT 1 FROM {r} r WHERE code = fee)",
+        "{r}.region = fee AND code > 1",
+    ],
+)
+def test_a_condition_of_a_public_table_of_another_engine_is_heeded_first(
+    tmp_path: Path, table: str, joined: str
+) -> None:
+    """It leaves out the row that fails, which only somebody's row is joined with."""
+    ibis = pytest.importorskip("ibis")
+    for gone in (-1, 7):
+        engine = ibis.duckdb.connect()
+        engine.raw_sql(TABLES)
+        engine.raw_sql(f"UPDATE visits SET fee = 150_000 WHERE id = 7; DELETE FROM visits WHERE id = {gone}")
+        raw = engine.table("raw")
+        made = raw.filter(raw.region != 150_000).mutate(code=raw.code.cast("int32"))
+        with duckdb.connect() as con:
+            duckdb_dp.testing.load(con, tmp_path / f"{gone}", seed=1)
+            for name in ("people", "visits"):
+                duckdb_dp.attach(con, name, engine.table(name))
+            duckdb_dp.attach(con, table, engine.table("chosen") if table == "chosen" else made)
+            con.execute(f"""CALL dp_link('visits', "references" := {{'id': 'people.id'}}); CALL dp_public('{table}')""")
+            con.execute(
+                "CALL dp_protect(['people', 'visits'], unit := 'people.id', max_rows := {'people': 1, 'visits': 9}, rho := 1e12)"
+            )
+            condition = joined.format(r=table)
+            source = f"visits JOIN {table} ON {condition}" if "EXISTS" not in joined else f"visits WHERE {condition}"
+            ((count, *_),) = con.execute(f"FROM dp_sql('SELECT count(*) AS n FROM {source}', rho := 1e9)").fetchall()
+            (exact,) = engine.raw_sql(
+                f"WITH {table} AS MATERIALIZED (SELECT region, TRY_CAST(code AS INTEGER) AS code FROM raw WHERE region <> 150_000) "
+                f"SELECT count(*) FROM {source}"
+            ).fetchone()
+            assert count == pytest.approx(exact, abs=1)

@@ -145,6 +145,46 @@ def test_the_columns_of_one_unit_of_two_are_not_enough(views: Any) -> None:
     assert "cannot be protected" in views.refused(call.format("halves"))
 
 
+OF_ONE_NAME = [
+    "CREATE VIEW staged.{0} AS {1}; CREATE VIEW {0} AS FROM staged.{0}",
+    "CREATE VIEW staged.{0}_rows AS {1}; CREATE VIEW other.{0}_rows AS FROM visits; CREATE VIEW {0} AS FROM staged.{0}_rows",
+    "CREATE VIEW other.{0}_rows AS {1}; CREATE VIEW staged.{0}_rows AS FROM visits; CREATE VIEW {0} AS FROM other.{0}_rows",
+]
+
+
+@pytest.mark.parametrize("made", range(len(OF_ONE_NAME)))
+@pytest.mark.parametrize("text", ["SELECT patient, count(*) OVER () AS n FROM visits", "FROM visits LIMIT 10"])
+def test_views_of_one_name_in_several_schemas_are_all_looked_at(views: Any, made: int, text: str) -> None:
+    name = f"same_{made}_{len(text)}"
+    views("CREATE SCHEMA IF NOT EXISTS staged; CREATE SCHEMA IF NOT EXISTS other")
+    views(OF_ONE_NAME[made].format(name, text))
+    assert f"'{name}' cannot be protected" in views.refused(
+        f"CALL dp_protect('{name}', {UNIT}epsilon := 1, delta := 1e-9)"
+    )
+
+
+def test_all_forms_of_a_macro_are_looked_at(views: Any) -> None:
+    views("CREATE MACRO more(x) AS x, (x, y) AS count(*) OVER (), (x, y, z) AS x")
+    views("CREATE VIEW numbered AS SELECT patient, more(age, 1) AS n FROM visits")
+    assert "'numbered' cannot be protected" in views.refused(
+        f"CALL dp_protect('numbered', {UNIT}epsilon := 1, delta := 1e-9)"
+    )
+
+
+def test_generated_columns_are_noted(views: Any) -> None:
+    """DuckDB checks them where a row is inserted, and not where it is changed; of views of such a table, what the views say is noted."""
+    views(
+        "CREATE TABLE shares (id INTEGER PRIMARY KEY, fee VARCHAR, number INTEGER GENERATED ALWAYS AS (fee::INTEGER))"
+    )
+    views(
+        "CREATE TABLE parts (id INTEGER REFERENCES shares (id), twice INTEGER AS (id * 2)); CREATE TABLE rest AS SELECT 1 AS id"
+    )
+    for call in ("['shares', 'parts'], unit := 'shares.id', max_rows := 2", "'rest'"):
+        for dataset, *_, note in views(f"CALL dp_protect({call}, epsilon := 1, delta := 1e-9, another := true)"):
+            said = note is not None and "where a generated column fails on a value" in note
+            assert said == (not dataset.endswith("rest"))
+
+
 def test_one_table_and_a_view_of_it_have_two_budgets(views: Any) -> None:
     views(
         "CREATE TABLE staff AS SELECT 1 AS a; CREATE VIEW seniors AS SELECT * FROM staff; CREATE TABLE other AS SELECT 1 AS a"
