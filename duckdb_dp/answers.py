@@ -334,7 +334,7 @@ class AdaptiveAnswers(Answers):
         if kind == "fitted" and self.estimate is not None:
             from duckdb_dp.reconstruct.fitted import Fitted  # for import time
 
-            return Fitted(components=self.components, estimate=self.estimate).marginal
+            return Fitted.around(self.components, self.estimate, self.request.cliques).marginal
         return super()._reader(kind)
 
 

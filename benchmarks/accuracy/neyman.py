@@ -37,7 +37,7 @@ def binary(rows: int = 20_000, attributes: int = 16, seed: int = 1) -> Table:
     """Generated: bits that lean on two factors."""
     rng = np.random.default_rng(seed)
     hidden = rng.normal(size=(rows, 2)) @ rng.normal(size=(2, attributes)) + rng.normal(size=(rows, attributes))
-    return records("16 bits", [2] * attributes, list((hidden > rng.normal(size=attributes)).astype(int).T))
+    return records(f"{attributes} bits", [2] * attributes, list((hidden > rng.normal(size=attributes)).astype(int).T))
 
 
 @functools.cache
@@ -102,7 +102,7 @@ Reader = Callable[[Clique], Array]
 def neyman(table: Table, workload: Workload, rho: float, **options: Any) -> Reader:
     found = MECHANISMS["neyman"](table.queryable(rho), workload, Options(**options))
     components = ResidualEstimates.of(table.domain, found.measured)
-    return Fitted(components=components, estimate=found.estimate).marginal
+    return Fitted.around(components, found.estimate, workload.cliques).marginal
 
 
 def aim(table: Table, workload: Workload, rho: float) -> Reader:

@@ -1,7 +1,8 @@
-"""Two estimates of all pairs as one: weights from residuals whose noise neither of them has seen."""
+"""Several estimates of all pairs as one: weights from residuals whose noise neither of them has seen."""
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,93 +23,161 @@ JUDGED = 2**20
 """Most cells of all pairs for which two estimates are compared, which takes four times as long as one."""
 
 
-def weights(
-    one: Mapping[Clique, Array],
-    other: Mapping[Clique, Array],
-    fresh: Iterable[LinearMeasurement],
-    middle: float = MIDDLE,
-) -> tuple[float, dict[Clique, float]]:
-    """(the common weight of ``one``, that of each table that was measured), in [0, 1].
+Said = Mapping[Clique, tuple[float, float]]
+"""Of each table, what residuals say of the weight l of one of two estimates: (the precision of l times l, the precision of l)."""
 
-    Regression of fresh residuals y on the difference of the two: y - other = l (one - other) + noise, all tables together first, by the
-    precision of each l; then each table, shrunk to that.
+
+def said(
+    one: Mapping[Clique, Array], other: Mapping[Clique, Array], fresh: Iterable[LinearMeasurement]
+) -> dict[Clique, tuple[float, float]]:
+    """What fresh residuals y say of l in l one + (1 - l) other: regression, y - other = l (one - other) + noise.
 
     Args:
         one: estimates from earlier measurements.
         other: others from the same.
         fresh: residuals that were measured after these, or whose noise is independent of theirs.
-        middle: the common weight where nothing tells them apart.
 
     Privacy: post-processing.
     """
-    said = {
-        noisy.clique: _regression(one[noisy.clique], other[noisy.clique], noisy)
-        for noisy in fresh
-        if noisy.clique in one
+    return {
+        each.clique: _regression(one[each.clique], other[each.clique], each) for each in fresh if each.clique in one
     }
-    product, square = (float(np.sum([table[i] for table in said.values()])) for i in (0, 1))
+
+
+def together(found: Iterable[Said]) -> Said:
+    """What several say, as if their noise were independent."""
+    sums: dict[Clique, tuple[float, float]] = {}
+    for each in found:
+        for clique, (product, square) in each.items():
+            before = sums.get(clique, (0.0, 0.0))
+            sums[clique] = before[0] + product, before[1] + square
+    return sums
+
+
+def weights(found: Said, middle: float = MIDDLE) -> tuple[float, dict[Clique, float]]:
+    """(the common weight of one of two estimates, that of each table of which something is said), in [0, 1].
+
+    All tables together say the common one, by the precision of each l; then each table its own, shrunk to that.
+
+    Args:
+        found: of each table.
+        middle: the common weight where nothing tells the estimates apart.
+
+    Privacy: post-processing.
+    """
+    product, square = (float(np.sum([table[i] for table in found.values()])) for i in (0, 1))
     common = _clipped((product + middle / ABOUT**2) / (square + 1 / ABOUT**2))
-    own = {clique: _clipped((j + common / AROUND**2) / (i + 1 / AROUND**2)) for clique, (j, i) in said.items()}
+    own = {clique: _clipped((j + common / AROUND**2) / (i + 1 / AROUND**2)) for clique, (j, i) in found.items()}
     return common, own
 
 
 def _regression(one: Array, other: Array, noisy: LinearMeasurement) -> tuple[float, float]:
     """(precision times l, the precision of l) of one table.
 
-    What counts is the L1 error, in which small errors of small counts weigh more than in squares: cells are weighted by 1 / (their mean
-    count + the noise's standard deviation).
+    What counts is the L1 error, in which small errors of small counts weigh more than in squares: cells are weighted by
+    1 / (sqrt(m s) + s), m their mean count and s the noise's standard deviation.
     """
     stddev = math.sqrt(noisy.variance)
     second = centred(other)
     difference, gap = centred(one) - second, noisy.answers.reshape(one.shape) - second
-    cells = 1 / (np.maximum((one + other) / 2, 0.0) + stddev)
+    cells = 1 / (np.sqrt(np.maximum((one + other) / 2, 0.0) * stddev) + stddev)
     slope, noise = float((cells * difference**2).sum()), float((cells**2 * difference**2).sum()) * noisy.variance
     if slope <= 0 or noise <= 0:
         return 0.0, 0.0
     return float((cells * difference * gap).sum()) * slope / noise, slope**2 / noise
 
 
-def combined(one: Estimate, other: Estimate, common: float, own: Mapping[Clique, float]) -> Estimate:
-    """l one + (1 - l) other for each pair, made consistent.
+def mixed(
+    one: Mapping[Clique, Array], other: Mapping[Clique, Array], common: float, own: Mapping[Clique, float]
+) -> dict[Clique, Array]:
+    """l one + (1 - l) other for each table.
 
     Privacy: post-processing.
     """
-    pairs: dict[Clique, Array] = {}
-    for pair, table in one.pairs.items():
-        share = own.get(pair, common)
-        pairs[pair] = share * table + (1 - share) * other.pairs[pair]
-    singles = {name: common * table + (1 - common) * other.singles[name] for name, table in one.singles.items()}
-    agreed, singles = consistent(pairs, singles, one.total)
-    return Estimate(total=one.total, singles=singles, pairs=agreed)
+    found: dict[Clique, Array] = {}
+    for clique, table in one.items():
+        share = own.get(clique, common)
+        found[clique] = share * table + (1 - share) * other[clique]
+    return found
 
 
-def better(
-    one: Estimate,
-    other: Estimate,
-    one_before: Estimate | None,
-    other_before: Estimate | None,
-    fresh: Sequence[LinearMeasurement],
-    middle: float,
-    measured: Collection[Clique] | None = None,
-) -> Estimate:
-    """The combination of two estimates with the weights that what was measured last gives to those of before.
+def leaning(
+    model: Mapping[Clique, Array], counted: Mapping[Clique, Array], precisions: Mapping[Clique, float]
+) -> dict[Clique, Array]:
+    """Tables between a model and counts without negative ones, as near to the counts as L1 errors allow.
+
+    Where the count c is below the model m, which it is where most cells are empty, it is c; above it is m + sqrt(m / (m + s)) (c - m) with
+    noise s: below the noise a high count is mostly noise, which L1 feels most. Where a table was not measured, it is the model's.
 
     Args:
-        one, other: from all that is known.
-        one_before, other_before: from what was known before the last measurements; None where there were none.
-        fresh: the last measurements.
-        middle: the common weight of ``one`` where nothing tells them apart.
-        measured: pairs of which ``other`` says something; of all where None. ``one`` stands for the rest.
+        model, counted: the tables.
+        precisions: 1 / s^2 of their residuals.
 
     Privacy: post-processing.
     """
-    if one_before is None or other_before is None:
-        common, own = middle, dict[Clique, float]()
-    else:
-        common, own = weights(one_before.pairs, other_before.pairs, fresh, middle)
-    if measured is not None:
-        own = {pair: own.get(pair, common) if pair in measured else 1.0 for pair in one.pairs}
-    return combined(one, other, common, own) if common < 1 or any(own[pair] < 1 for pair in own) else one
+    found = dict(model)
+    for clique in model.keys() & precisions.keys():
+        table = np.maximum(model[clique], 0.0)
+        trust = np.sqrt(table / (table + 1 / math.sqrt(precisions[clique])))
+        gap = counted[clique] - model[clique]
+        found[clique] = model[clique] + np.where(gap < 0, gap, trust * gap)
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Models:
+    """Several estimates from the same residuals.
+
+    Attributes:
+        known: the residuals.
+        tree: by a Markov tree.
+        mixture: by mixtures of products; None where none was fitted.
+        counted: counts without a model; None where there are too many of them.
+
+    Privacy: post-processing.
+    """
+
+    known: ResidualEstimates
+    tree: Estimate
+    mixture: Estimate | None = None
+    counted: Estimate | None = None
+
+
+def best(models: Models, judged: Sequence[tuple[Models, Sequence[LinearMeasurement]]]) -> Estimate:
+    """The tree and the mixture together, and these with the counts, by what is said of others like them.
+
+    Args:
+        models: from all that is known.
+        judged: models of less or noisier residuals, each with residuals whose noise they have not seen; by the last alone how near
+            counts are, which is most a matter of the noise.
+
+    Privacy: post-processing.
+    """
+    if models.mixture is None and models.counted is None:
+        return models.tree
+    found = [said(one.tree.pairs, one.mixture.pairs, fresh) for one, fresh in judged if models.mixture and one.mixture]
+    common, own = weights(together(found))
+
+    def model(one: Models) -> dict[Clique, Array]:
+        return mixed(one.tree.pairs, one.mixture.pairs, common, own) if one.mixture else dict(one.tree.pairs)
+
+    pairs, singles, total = model(models), models.tree.singles, models.tree.total
+    if models.mixture:
+        singles = {
+            name: common * table + (1 - common) * models.mixture.singles[name] for name, table in singles.items()
+        }
+    if models.counted:
+        near = [
+            (table, leaning(table, one.counted.pairs, one.known.precisions), fresh)
+            for one, fresh in judged[-1:]
+            if one.counted
+            for table in [model(one)]
+        ]
+        # Where nothing is said the model stands.
+        counts = weights(together(said(*each) for each in near), 1.0)
+        pairs = mixed(pairs, leaning(pairs, models.counted.pairs, models.known.precisions), *counts)
+    agreed, singles = consistent(pairs, singles, total)
+    return Estimate(total=total, singles=singles, pairs=agreed)
 
 
 def comparable(domain: Domain, pairs: Iterable[Clique]) -> bool:
@@ -120,11 +189,15 @@ def _clipped(share: float) -> float:
     return min(max(share, 0.0), 1.0)
 
 
-def halves(components: ResidualEstimates) -> tuple[ResidualEstimates, tuple[LinearMeasurement, ...]]:
+def halves(components: ResidualEstimates, whole: int = 0) -> tuple[ResidualEstimates, tuple[LinearMeasurement, ...]]:
     """(residuals with twice the noise variance, residuals of two and more attributes whose noise is independent of theirs).
 
     With noise e of variance v in y and z drawn like it, y + z and y - z have the variance 2 v each, and the covariance 0: what is
     estimated from one half can be judged by the other. The total stays whole, as estimates are scaled to it.
+
+    Args:
+        components: the residuals.
+        whole: residuals of so many attributes, and of fewer, stay as they are, and judge nothing.
 
     Source: Tian & Taylor 2018; Leiner et al. 2023 (data fission).
 
@@ -134,7 +207,7 @@ def halves(components: ResidualEstimates) -> tuple[ResidualEstimates, tuple[Line
     half, rest = [], []
     for clique, values in components.values.items():
         variance = 1 / components.precisions[clique]
-        if not clique:
+        if len(clique) <= whole:
             half.append(residual_measurement(domain, clique, values, variance))
             continue
         noise = centred(rng.normal(0.0, np.sqrt(variance), values.shape))
@@ -156,14 +229,12 @@ def judged(components: ResidualEstimates, names: Sequence[str], pairs: Sequence[
     Privacy: post-processing.
     """
 
-    def both(known: ResidualEstimates) -> tuple[Estimate, Estimate]:
+    def both(known: ResidualEstimates) -> Models:
         start = first(known, names, pairs, total)
-        return by_tree(known, start), by_counts(known, start)
+        return Models(known=known, tree=by_tree(known, start), counted=by_counts(known, start))
 
     measured = [pair for pair in pairs if pair in components.values]
     if not measured or not comparable(components.domain, pairs):
         return by_tree(components, first(components, names, pairs, total))
     half, rest = halves(components)
-    one, other = both(half)
-    common, own = weights(one.pairs, other.pairs, rest, middle=1.0)
-    return combined(*both(components), common, own)
+    return best(both(components), [(both(half), rest)])

@@ -133,6 +133,11 @@ def mixable(domain: Domain, names: Collection[str]) -> bool:
     return len(widest(domain, names)) > 1
 
 
+def quick(domain: Domain, names: Collection[str]) -> bool:
+    """Whether mixtures, if there are any, take so little time that they are fitted anew each time."""
+    return sum(domain.sizes[name] for name in widest(domain, names)) <= FEW
+
+
 def widest(domain: Domain, names: Collection[str]) -> list[str]:
     """The attributes with the fewest values, at most ``WIDEST`` together, in their order; none where that leaves out most."""
     chosen, room = set(), WIDEST

@@ -14,7 +14,7 @@ import numpy as np
 
 from duckdb_dp.domain.domain import Clique, subsets
 from duckdb_dp.linop import Array
-from duckdb_dp.reconstruct.combination import comparable, halves, judged, weights
+from duckdb_dp.reconstruct.combination import comparable, halves, judged, leaning, said, weights
 from duckdb_dp.reconstruct.estimate import Estimate, first
 from duckdb_dp.reconstruct.grem import ResidualEstimates
 from duckdb_dp.reconstruct.nonneg import Nonnegative
@@ -82,27 +82,7 @@ class Fitted:
 
     @classmethod
     def fit(cls, components: ResidualEstimates, wanted: Sequence[Clique]) -> "Fitted":
-        """Fit all singles and pairs inside the cliques that are wanted, and judge measured ones of more attributes.
-
-        As pairs are judged (``combination.judged``): both estimates are made of residuals with twice the noise, and weighed by others
-        whose noise is independent of theirs.
-        """
-        found = cls._modelled(components, wanted)
-        large = [clique for clique in wanted if len(clique) > 2 and clique in components.values]
-        if not large or not found.estimate.total or not comparable(components.domain, wanted):
-            return found
-        half, rest = halves(components)
-        modelled, counted = cls._modelled(half, wanted), Nonnegative.fit(half, wanted, memory=math.inf)
-        _, shares = weights(
-            {clique: modelled.marginal(clique) for clique in large},
-            {clique: counted.marginal(clique) for clique in large},
-            rest,
-            middle=1.0,
-        )
-        return replace(found, shares=shares, counted=Nonnegative.fit(components, wanted, memory=math.inf))
-
-    @classmethod
-    def _modelled(cls, components: ResidualEstimates, wanted: Sequence[Clique]) -> "Fitted":
+        """Fit all singles and pairs inside the cliques that are wanted, and judge measured ones of more attributes."""
         total = max(float(components.values.get((), np.zeros(()))), 0.0)
         # Pairs of attributes that no wanted marginal has are not fitted.
         alive = [tuple(name for name in clique if components.domain.sizes[name] > 1) for clique in wanted]
@@ -110,7 +90,25 @@ class Fitted:
         pairs = sorted({pair for clique in alive for pair in itertools.combinations(clique, 2)}) if total else []
         if not total:
             return cls(components=components, estimate=first(components, names, pairs, total))
-        return cls(components=components, estimate=judged(components, names, pairs, total))
+        return cls.around(components, judged(components, names, pairs, total), wanted)
+
+    @classmethod
+    def around(cls, components: ResidualEstimates, estimate: Estimate, wanted: Sequence[Clique]) -> "Fitted":
+        """Judge measured marginals of three and more attributes, beside an estimate of pairs.
+
+        As pairs are judged (``combination.judged``): both estimates are made of residuals with twice the noise, and weighed by others
+        whose noise is independent of theirs, and of that in pairs, which stay as they are.
+        """
+        found = cls(components=components, estimate=estimate)
+        large = [clique for clique in wanted if len(clique) > 2 and clique in components.values]
+        if not large or not estimate.total or not comparable(components.domain, wanted):
+            return found
+        half, rest = halves(components, whole=2)
+        modelled, counted = replace(found, components=half), Nonnegative.fit(half, wanted, memory=math.inf)
+        model = {clique: modelled.marginal(clique) for clique in large}
+        near = leaning(model, {clique: counted.marginal(clique) for clique in large}, half.precisions)
+        _, shares = weights(said(model, near, rest), 1.0)
+        return replace(found, shares=shares, counted=Nonnegative.fit(components, wanted, memory=math.inf))
 
     def marginal(self, clique: Clique) -> Array:
         """One marginal, shape ``domain.shape(clique)``."""
@@ -129,7 +127,9 @@ class Fitted:
             table = proportional(table, clique, inside, 1)
         share = self.shares.get(clique, 1.0)
         if self.counted is not None and share < 1:
-            table = share * table + (1 - share) * self.counted.marginal(clique)
+            counts = {clique: self.counted.marginal(clique)}
+            near = leaning({clique: table}, counts, self.components.precisions)[clique]
+            table = share * table + (1 - share) * near
         return table
 
     def _inside(self, clique: Clique) -> list[tuple[Clique, Array]]:

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -114,7 +114,11 @@ def scored(cells: float, cost: float, measured: float, distances: Array, chances
 
 
 def allocate(
-    residuals: Mapping[Clique, Residual], marginals: Mapping[Clique, float], left: float, now: float
+    residuals: Mapping[Clique, Residual],
+    marginals: Mapping[Clique, float],
+    left: float,
+    now: float,
+    later: Collection[Clique] = (),
 ) -> dict[Clique, float]:
     """The precisions to add in this round, in proportion: what all that is left would best buy, as far as it is bought now.
 
@@ -127,6 +131,7 @@ def allocate(
         marginals: what is asked -> weight.
         left: 2 rho / k^2 of this round and all after it, for units of k rows.
         now: that of this round, at most ``left``.
+        later: what is planned for and not measured now; its part of ``now`` is not spent.
 
     Privacy: costs nothing; depends on noisy values only.
     """
@@ -146,7 +151,7 @@ def allocate(
     small, rest = (float(table.costs[part] @ added[part]) for part in (~large, large))
     share = max(now - small, 0.0) / rest if rest > 0 else 0.0
     added = np.where(large, added * min(share, 1.0), added)
-    return {clique: float(x) for clique, x in zip(residuals, added, strict=True) if x > 0}
+    return {clique: float(x) for clique, x in zip(residuals, added, strict=True) if x > 0 and clique not in later}
 
 
 def expected_error(

@@ -24,7 +24,7 @@ from duckdb_dp.adaptive.neyman.allocation import (
 from duckdb_dp.adaptive.neyman.alone import spreads
 from duckdb_dp.adaptive.neyman.doubt import chance, evidence
 from duckdb_dp.adaptive.neyman.scores import SHARES, Scores, price, score
-from duckdb_dp.adaptive.neyman.triples import cost, residuals, scoring, triples
+from duckdb_dp.adaptive.neyman.triples import FREE, cost, dense, residuals, scoring, triples
 from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError
@@ -32,7 +32,7 @@ from duckdb_dp.linop.threads import one_thread
 from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.reconstruct import combination
-from duckdb_dp.reconstruct.estimate import Estimate, by_counts, by_mixtures, by_tree, first, mixable, mixtures
+from duckdb_dp.reconstruct.estimate import Estimate, by_counts, by_mixtures, by_tree, first, mixable, mixtures, quick
 from duckdb_dp.reconstruct.fitted import Fitted
 from duckdb_dp.reconstruct.grem import ResidualEstimates
 from duckdb_dp.reconstruct.measurement import LinearMeasurement, residual_measurement
@@ -66,10 +66,8 @@ class State:
         known: all measured residuals and the priors.
         measured: the mechanism's own measurements.
         best: the estimate that is scored.
-        tree, mixed: two models of all that is known; None before the first round, or where no mixture fits.
-        mixtures: of which ``mixed`` is made; none where none fits.
-        modelled: what these make together.
-        counted: counts without a model; None where there are too many of them.
+        models: several estimates, of which it is made; None before the first round.
+        mixtures: of which one of them is made; none where none fits.
         evidence: that there is more between attributes than noise of singles; see ``doubt.evidence``.
         rounds: what has been done.
 
@@ -79,11 +77,8 @@ class State:
     known: ResidualEstimates
     measured: tuple[LinearMeasurement, ...]
     best: Estimate
-    tree: Estimate | None = None
-    mixed: Estimate | None = None
+    models: combination.Models | None = None
     mixtures: Sequence[Mixture] = ()
-    modelled: Estimate | None = None
-    counted: Estimate | None = None
     evidence: float = 0.0
     rounds: tuple[dict[str, Any], ...] = ()
 
@@ -234,7 +229,7 @@ def step(queryable: PrivateQueryable, parts: Parts, state: State, count: int) ->
     budget, best = begun / left, state.best
     pairs = Scores(cases=SHARES, chances={}, distances={}, stddev=0.0, noisy={})
     if best.pairs:
-        rho = min(SCORING * budget, price(len(best.pairs), rows, SCORE_STDDEV * best.total))
+        rho = min(SCORING * budget, max(price(len(best.pairs), rows, SCORE_STDDEV * best.total), FREE * budget))
         pairs = score(queryable, best.pairs, rho)
     wanted = _alone(parts, state)
     sure = 1.0
@@ -242,10 +237,15 @@ def step(queryable: PrivateQueryable, parts: Parts, state: State, count: int) ->
         explained = _explained(parts, wanted)
         sure, state = _sure(parts, state, pairs, explained)
         wanted |= _pairs(parts, state, pairs, explained, sure)
-    if last and sure > 1 / 2:  # what is measured of a triple is what its pairs do not say, and they are nearest now
-        wanted |= _triples(queryable, parts, state, pairs, budget)
+    later: tuple[Clique, ...] = ()
+    if sure > 1 / 2 and (last or dense(parts.triples, queryable.domain, best.total, 2 * queryable.left / rows**2)):
+        larger = _triples(queryable, parts, state, pairs, budget)
+        # What is measured of a triple is what its pairs do not say, and they are nearest in the last round.
+        wanted, later = wanted | larger, () if last else tuple(larger)
     rho = queryable.left if last else budget - (begun - queryable.left)
-    precisions = allocate(wanted, parts.asked, 2 * queryable.left / rows**2, 2 * rho / rows**2)
+    precisions = allocate(wanted, parts.asked, 2 * queryable.left / rows**2, 2 * rho / rows**2, later)
+    if later:
+        rho = min(rho, math.fsum(precisions[tau] * wanted[tau].cost for tau in precisions) * rows**2 / 2)
     noisy = measure_residuals(queryable, precisions, rho)
     report = {
         "round": len(state.rounds) + 1,
@@ -254,7 +254,8 @@ def step(queryable: PrivateQueryable, parts: Parts, state: State, count: int) ->
         "stddev": pairs.stddev,
         "error": math.fsum(pairs.distances.values()) / max(len(pairs.distances), 1) / best.total,
     }
-    return _estimated(replace(state, rounds=(*state.rounds, report), measured=(*state.measured, *noisy)), noisy, pairs)
+    state = replace(state, rounds=(*state.rounds, report), measured=(*state.measured, *noisy))
+    return _estimated(state, noisy, pairs, last=last)
 
 
 def _alone(parts: Parts, state: State) -> dict[Clique, Residual]:
@@ -319,25 +320,36 @@ def _triples(
     return residuals(state.known, priors, score(queryable, priors, rho), pairs)
 
 
-def _estimated(state: State, noisy: Sequence[LinearMeasurement], scores: Scores) -> State:
-    """The estimates from all that is known now, and their combination by this round's noise, which those before it had not seen."""
-    known, total = state.known.added(noisy), max(float(state.known.added(noisy).values[()]), 1.0)
+def _estimated(state: State, noisy: Sequence[LinearMeasurement], scores: Scores, *, last: bool) -> State:
+    """The estimates from all that is known now, combined as residuals say whose noise these have not seen.
+
+    That are this round's, of the estimates of the round before. The last round's are judged as well by halves of all that is known.
+    """
+    known, seen = state.known.added(noisy), _pseudo(state, scores)
+    models, found = _models(known, state, seen, SEEDS)
+    judged = [] if state.models is None else [(state.models, noisy)]
+    if last and quick(known.domain, [name for (name,) in state.best.singles]):
+        half, rest = combination.halves(known)
+        judged.append((_models(half, replace(state, mixtures=()), seen, SEEDS[:1])[0], rest))
+    best = combination.best(models, judged)
+    return replace(state, known=known, best=best, models=models, mixtures=found)
+
+
+def _models(
+    known: ResidualEstimates, state: State, seen: Sequence[LinearMeasurement], seeds: Sequence[int]
+) -> tuple[combination.Models, Sequence[Mixture]]:
+    """(the estimates, the mixtures of which one is made), from what is known and for mixtures from what else is seen."""
     names, pairs = [name for (name,) in state.best.singles], list(state.best.pairs)
-    begun = first(known, names, pairs, total)
-    tree = modelled = best = by_tree(known, begun)
-    mixed, counted, found = None, None, list[Mixture]()
+    begun = first(known, names, pairs, max(float(known.values[()]), 1.0))
+    tree, mixed, counted, found = by_tree(known, begun), None, None, list[Mixture]()
     # Of singles alone a mixture knows less than their product: it fits their noise.
     if any(pair in known.values for pair in pairs) and mixable(known.domain, names):
-        seen = known.added(_pseudo(state, scores))
-        found = mixtures(seen, tree, components=COMPONENTS, steps=STEPS, seeds=SEEDS, before=state.mixtures)
+        before = state.mixtures
+        found = mixtures(known.added(seen), tree, components=COMPONENTS, steps=STEPS, seeds=seeds, before=before)
         mixed = by_mixtures(known, found, tree)
-        modelled = best = combination.better(tree, mixed, state.tree, state.mixed, noisy, combination.MIDDLE)
     if pairs and combination.comparable(known.domain, pairs):
         counted = by_counts(known, begun)
-        best = combination.better(modelled, counted, state.modelled, state.counted, noisy, 1.0, known.values)
-    return replace(
-        state, known=known, best=best, tree=tree, mixed=mixed, mixtures=found, modelled=modelled, counted=counted
-    )
+    return combination.Models(known=known, tree=tree, mixture=mixed, counted=counted), found
 
 
 def _pseudo(state: State, scores: Scores) -> list[LinearMeasurement]:

@@ -107,3 +107,12 @@ def test_of_scores_in_noise_what_they_have_in_common_is_seen() -> None:
         means = posterior(noisy, 300.0, cases) @ cases
         assert np.mean(means) == pytest.approx(true, rel=0.3, abs=50)
         assert np.std(means) < 0.4 * np.std(noisy)
+
+
+def test_what_is_measured_later_is_left_its_part() -> None:
+    """It takes its part of the plan, and the others get no more for it."""
+    known = residuals(0.8)
+    both, now = (allocate(known, ASKED, 1.0, 0.4, later) for later in ((), PAIRS[:3]))
+    assert not now.keys() & set(PAIRS[:3])
+    assert now == {clique: x for clique, x in both.items() if clique not in PAIRS[:3]}
+    assert sum(known[clique].cost * x for clique, x in now.items()) < 0.3

@@ -9,6 +9,7 @@ from duckdb_dp.accounting.base import GDP, ZCDP, Accounting
 from duckdb_dp.adaptive import CHECKS, MECHANISMS, Options, check
 from duckdb_dp.adaptive.candidates import Above, targets
 from duckdb_dp.adaptive.neyman.mechanism import Parts
+from duckdb_dp.adaptive.neyman.triples import dense
 from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError
@@ -115,3 +116,12 @@ def test_weights_scale_out() -> None:
     assert targets(twice) == targets(WORKLOAD)
     cliques: list[Clique] = [t.clique for t in targets(WORKLOAD)]
     assert len(cliques) == len(set(cliques))
+
+
+def test_triples_are_dense_where_their_counts_are_above_the_noise() -> None:
+    domain = Domain(dict.fromkeys("abcd", 5))
+    found = list(itertools.combinations("abcd", 3))
+    # 1,000 rows in 125 cells are 8 a cell; four triples, each with an eighth of what is left, have that noise at 2 rho = 8 / 64.
+    assert not dense(found, domain, 1000.0, 0.99 * 8 / 64)
+    assert dense(found, domain, 1000.0, 1.01 * 8 / 64)
+    assert not dense([], domain, 1000.0, 1e9)

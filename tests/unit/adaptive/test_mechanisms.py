@@ -67,7 +67,7 @@ def reader(
     """The marginals as a release of it is read."""
     if kind == "fitted" and found.estimate is not None:
         components = ResidualEstimates.of(domain, [*found.measured, *prior])
-        return Fitted(components=components, estimate=found.estimate).marginal
+        return Fitted.around(components, found.estimate, cliques).marginal
     return postprocess(kind, domain, cliques, [*found.measured, *prior])
 
 

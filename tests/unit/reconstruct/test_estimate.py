@@ -8,8 +8,8 @@ import pytest
 from duckdb_dp.adaptive.neyman.allocation import effective, effective_all
 from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.reconstruct import estimate
-from duckdb_dp.reconstruct.combination import MIDDLE, better, halves, judged, weights
-from duckdb_dp.reconstruct.estimate import by_counts, by_mixtures, by_tree, first, mixtures, widest
+from duckdb_dp.reconstruct.combination import MIDDLE, Models, best, halves, judged, leaning, said, together, weights
+from duckdb_dp.reconstruct.estimate import by_counts, by_mixtures, by_tree, first, mixtures, quick, widest
 from duckdb_dp.reconstruct.grem import ResidualEstimates, centred
 from duckdb_dp.reconstruct.measurement import residual_measurement
 from duckdb_dp.reconstruct.tilting import consistent, interactions, product, products, scaled, tilts
@@ -127,28 +127,67 @@ def test_the_halves_are_independent_and_average_to_the_whole() -> None:
         assert noisy.variance == pytest.approx(50.0) == pytest.approx(1 / half.precisions[noisy.clique])
 
 
+def test_residuals_of_so_many_attributes_stay_whole() -> None:
+    triple = ("a", "b", "c")
+    known = measured([*SINGLES, *PAIRS, triple], 25.0)
+    half, rest = halves(known, whole=2)
+    assert [noisy.clique for noisy in rest] == [triple]
+    for clique in known.values:
+        same = np.allclose(half.values[clique], known.values[clique])
+        assert same == (len(clique) < 3)
+        assert half.precisions[clique] == pytest.approx(known.precisions[clique] / (1 if same else 2))
+
+
 def test_what_is_right_has_the_weight() -> None:
     """Of exact pairs and of products, judged by fresh residuals."""
     known = measured(SINGLES, 1e-6)
     products = first(known, DOMAIN.attributes, PAIRS, ROWS)
     exact = by_counts(measured([*SINGLES, *PAIRS], 1e-6), products)
-    fresh = measured(PAIRS, 1e-4).noisy()
-    common, own = weights(products.pairs, exact.pairs, fresh)
+    found = said(products.pairs, exact.pairs, measured(PAIRS, 1e-4).noisy())
+    common, own = weights(found)
     assert common < 0.05
     assert all(weight < 0.2 for weight in own.values())
-    assert weights(products.pairs, exact.pairs, ())[0] == MIDDLE
+    assert weights({})[0] == MIDDLE
+
+
+def test_what_two_say_counts_twice() -> None:
+    one, other = {("a", "b"): (3.0, 4.0)}, {("a", "b"): (1.0, 2.0), ("b", "c"): (0.5, 1.0)}
+    assert together([one, other]) == {("a", "b"): (4.0, 6.0), ("b", "c"): (0.5, 1.0)}
 
 
 def test_the_better_of_two_models_takes_over_after_a_round() -> None:
-    known = measured(SINGLES, 1e-6)
+    known, fresh = measured(SINGLES, 1e-6), measured([("a", "b"), ("b", "c")], 1e-4)
     wrong = first(known, DOMAIN.attributes, PAIRS, ROWS)
     exact = by_counts(measured([*SINGLES, *PAIRS], 1e-6), wrong)
-    fresh = measured([("a", "b"), ("b", "c")], 1e-4).noisy()
-    assert better(wrong, exact, None, None, fresh, 1.0) is wrong
-    found = better(wrong, exact, wrong, exact, fresh, 1.0, {("a", "b"), ("c", "d")})
+    now = Models(known=fresh, tree=wrong, counted=exact)
+    for pair, table in best(now, []).pairs.items():
+        assert table == pytest.approx(wrong.pairs[pair], rel=1e-3)  # nothing is said: the model stands
+    found = best(now, [(now, fresh.noisy())])
     for pair in PAIRS:
-        near = exact if pair in {("a", "b"), ("c", "d")} else wrong
+        near = exact if pair in fresh.values else wrong  # a pair that was not measured has no counts
         assert np.abs(found.pairs[pair] - near.pairs[pair]).sum() < 0.2 * ROWS
+    found = best(
+        Models(known=fresh, tree=wrong, mixture=exact),
+        [(Models(known=fresh, tree=wrong, mixture=exact), fresh.noisy())],
+    )
+    assert all(np.abs(found.pairs[pair] - EXACT[pair]).sum() < 0.1 * ROWS for pair in PAIRS)
+
+
+def test_counts_are_believed_down_and_above_the_noise() -> None:
+    model, counted = np.array([[100.0, 0.01], [100.0, 100.0]]), np.array([[120.0, 20.01], [20.0, 100.0]])
+    found = leaning(
+        {("a", "b"): model, ("b", "c"): model}, {("a", "b"): counted, ("b", "c"): counted}, {("a", "b"): 1e-2}
+    )
+    assert found["a", "b"] == pytest.approx(
+        np.array([[100 + 20 * np.sqrt(100 / 110), 0.01 + 20 * np.sqrt(0.01 / 10.01)], [20, 100]])
+    )
+    assert found["b", "c"] is model
+
+
+def test_mixtures_are_quick_where_values_are_few() -> None:
+    assert quick(Domain({"a": 200, "b": 100}), ["a", "b"])
+    assert not quick(Domain({"a": 300, "b": 100}), ["a", "b"])
+    assert quick(Domain({"a": 3000, "b": 2000}), ["a", "b"])  # no mixture at all
 
 
 @pytest.mark.parametrize("variance", [1.0, 100.0, 1e4, 1e6])

@@ -189,7 +189,8 @@ def test_what_the_prior_is_wrong_of_is_read_from_the_counts() -> None:
             )
             wanted = [("a", "b", "c")]
             counts = Nonnegative.fit(parts, wanted, memory=math.inf)
-            for i, read in enumerate((Fitted.fit(parts, wanted), Fitted._modelled(parts, wanted), counts)):
+            judged = Fitted.fit(parts, wanted)
+            for i, read in enumerate((judged, Fitted(components=parts, estimate=judged.estimate), counts)):
                 errors[i] += np.abs(read.marginal(("a", "b", "c")) - table).sum()
         assert errors[0] < 1.1 * min(errors[1:])
 
