@@ -36,6 +36,7 @@ SELECTS = [
     "SELECT avg(CAST(age AS DOUBLE) * 2 + 1) AS x, sum(CASE WHEN flag THEN fee ELSE 0 END) AS y FROM {0} WHERE sex IN ('F', 'm') OR score IS NULL",
     "SELECT count(DISTINCT sex) AS d, count_if(fee > 12.5) AS n, avg(flag::INTEGER) AS share FROM {0} WHERE NOT flag OR day < '2020-05-05'",
     "SELECT sex, flag, sum(age) AS s FROM {0} GROUP BY ROLLUP (sex, flag)",
+    "SELECT age >= 40 AS old, count(DISTINCT flag) AS d, count(DISTINCT sex) AS e FROM {0} WHERE age BETWEEN 0 AND 90 GROUP BY ALL",
 ]  # fmt: skip
 OF_UNITS = [
     "SELECT age, count(DISTINCT unit) AS n, sum(age) AS s FROM {0} GROUP BY ALL",
