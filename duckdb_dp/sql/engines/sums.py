@@ -196,7 +196,7 @@ def numbered(part: GroupedSums, rows: Table) -> Table:
 
     if part.groups is None:
         return rows
-    return rows.mutate(k=ibis.literal(list(part.groups), "array<int64>")[rows["k"]])
+    return rows.mutate(k=ibis.literal(list(part.groups), "array<int64>")[rows["k"].cast("int32")])
 
 
 def columns_of(part: GroupedSums, table: Table, engine: str) -> Rows:
