@@ -189,7 +189,7 @@ def _direct(
         found = [part for number, select in enumerate(selects, 1) for part in by_owner(number, select)]
         collations.check_groups(session, found, {one.name: one.type for one in owners[0].declared.values()})
         _check_columns(found, arguments)
-        _check_engine(session, dataset, found, auto=bounds.auto)
+        _check_engine(session, dataset, found)
         return _selectable(mechanism, found, line=line), owners[0].declared
     columns = {a.name: a.type for a in declared.values()} if table is None else table.columns
     never = () if table is None or table.view else family.not_null(table)
@@ -243,16 +243,16 @@ def _direct(
         only = not planned and all(part.source is not None for part in found)
         declared = owners[0].declared if only else {**declared, **owners[0].declared}
     _check_columns(found, arguments)
-    _check_engine(session, dataset, found, auto=bounds.auto)
+    _check_engine(session, dataset, found)
     return _selectable(mechanism, found, line=line), declared
 
 
-def _check_engine(session: Session, dataset: Dataset, found: Sequence[GroupedSums], *, auto: bool) -> None:
+def _check_engine(session: Session, dataset: Dataset, found: Sequence[GroupedSums]) -> None:
     """Refuse what another engine, where the rows are, may answer otherwise than DuckDB."""
     if dataset.schema == SCHEMA:
         from duckdb_dp.sql.engines.asked import check  # for import time: it brings sqlglot
 
-        check(session, dataset, found, auto=auto)
+        check(session, dataset, found)
 
 
 def _compared(session: Session, dataset: Dataset, selects: Sequence["exp.Select"]) -> tuple[set[int], set[str]]:

@@ -141,3 +141,18 @@ def test_groups_of_long_lists_of_texts(exact: Any, put: Any, flags: str) -> None
         )
         exact(f"CALL dp_attribute('{table}', 'label', \"values\" := ?, {flags})", [[f"vü{i}" for i in range(100)]])
     alike(exact, "SELECT label, sum(k) AS s, count(*) AS n, avg(k) AS m FROM {0} GROUP BY label", "long", "long_there")
+
+
+def test_distinct_values_of_a_group_of_several_cells_are_counted_once(exact: Any, put: Any) -> None:
+    exact("CREATE TABLE kinds AS SELECT (i % 7)::INTEGER AS kind, (i % 5)::INTEGER AS x FROM range(200) t(i)")
+    duckdb_dp.attach(exact.connection, "kinds_there", put(exact.connection, "FROM kinds"))
+    for table in ("kinds", "kinds_there"):
+        exact(
+            f"CALL dp_protect('{table}', mu := 1000, delta := 1e-9); CALL dp_attribute('{table}', 'kind', low := 0, high := 6)"
+        )
+    alike(
+        exact,
+        "SELECT kind > 3 AS late, count(DISTINCT x) AS d FROM {0} GROUP BY ALL",
+        "kinds",
+        "kinds_there",
+    )

@@ -136,9 +136,15 @@ def _look_up(rows: Table, attribute: Attribute, i: int) -> Table:
 
 
 def bound(rows: Table, unit: list[str], max_rows: int, unit_key: str) -> Table:
-    """At most ``max_rows`` rows of each unit: the first by a keyed hash of the row's own values, ties by the values.
+    """At most ``max_rows`` rows of each unit, the first ones of ``ranked``. Rows without a unit are left out."""
+    found = ranked(rows, unit, unit_key)
+    return found.filter(found["rank"] < max_rows).drop("rank")
 
-    Engines hash differently, so they may keep different rows; the bound holds in each. Rows without a unit are left out.
+
+def ranked(rows: Table, unit: list[str], unit_key: str) -> Table:
+    """The rows of units with their ``rank`` among their unit's, from 0: by a keyed hash of the row's own values, ties by the values.
+
+    Engines hash differently, so they may rank rows in different orders; each is one of the unit's rows alone.
     """
     import ibis
 
@@ -148,8 +154,7 @@ def bound(rows: Table, unit: list[str], max_rows: int, unit_key: str) -> Table:
     # Text by its bytes: under a collation several people could be one, with other bounds than were promised.
     apart = [by_bytes(rows[name]) if rows[name].type().is_string() else rows[name] for name in unit]
     window = ibis.window(group_by=apart, order_by=[text.hexdigest("sha256"), *values])
-    ranked = rows.filter(*(~is_null(rows[name]) for name in unit)).mutate(rank=ibis.row_number().over(window))
-    return ranked.filter(ranked["rank"] < max_rows).drop("rank")
+    return rows.filter(*(~is_null(rows[name]) for name in unit)).mutate(rank=ibis.row_number().over(window))
 
 
 def _group(rows: Table, domain: Domain, block: Clique) -> Table:

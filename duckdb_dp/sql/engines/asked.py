@@ -1,6 +1,7 @@
 """The direct route of dp_sql over attached tables: what their engine counts of a request, and whether it can."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,24 +10,26 @@ from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.answers import direct_plan
 from duckdb_dp.counting.engines.source import Source
 from duckdb_dp.counting.sums import ExactSums
-from duckdb_dp.errors import DPError, brief
-from duckdb_dp.grouped_sums import GroupedSums
+from duckdb_dp.errors import DPError
+from duckdb_dp.grouped_sums import GroupedSums, sum_name
 from duckdb_dp.request import Request
 from duckdb_dp.sql.engines.clipped import Clipped
+from duckdb_dp.sql.engines.ranked import Ranked
 from duckdb_dp.sql.engines.sums import Blocks, Reading, check_part, together
 from duckdb_dp.sql.external_tables import ENGINES, relation, source, summed
 from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis.database import Name
 
+_Read = Reading | Clipped | Ranked
 
-def check(session: Session, dataset: Dataset, parts: Sequence[GroupedSums], *, auto: bool) -> None:
+
+def check(session: Session, dataset: Dataset, parts: Sequence[GroupedSums]) -> None:
     """Refuse what the engine may answer in another way than DuckDB; nothing is read.
 
     Args:
         session: what is attached.
         dataset: whose rows are read.
         parts: what is summed.
-        auto: whether it is chosen how much of each unit counts.
 
     Raises:
         DPError: it does; the message says what would work.
@@ -37,11 +40,6 @@ def check(session: Session, dataset: Dataset, parts: Sequence[GroupedSums], *, a
             "asked, and counts are answered from declared cells; or copy the table to DuckDB."
         )
     for part in parts:
-        if auto and not all(one.norm for one in part.sums):
-            one = next(one for one in part.sums if not one.norm)
-            raise DPError(
-                f"{brief(str(one))} needs a number of rows, which is not chosen in {dataset.catalog}: add max_rows := 5, say."
-            )
         own = _source(session, (dataset.catalog, dataset.schema, dataset.name), part)
         if own is not None:
             check_part(part, own)
@@ -56,7 +54,7 @@ def sums(session: Session, request: Request) -> ExactSums:
     Privacy: exact sums; only ``private.py`` may read them.
     """
     name = (request.catalog, request.schema, request.table)
-    read: list[tuple[Reading | Clipped, Source]] = []
+    read: list[tuple[_Read, Source]] = []
     for reading in _readings(session, request):
         own = _source(session, name, reading.part, now=True)
         if own is None:
@@ -89,20 +87,29 @@ def _source(session: Session, name: Name, part: GroupedSums, *, now: bool = Fals
     return relation(session, name, part.source.sql, now=now)
 
 
-def _readings(session: Session, request: Request) -> Sequence[Reading | Clipped]:
+def _readings(session: Session, request: Request) -> Sequence[_Read]:
     unit_key, clips, first = session.ledger.unit_key(), direct_plan(request).clips, 0
-    found: list[Reading | Clipped] = []
+    found: list[_Read] = []
     for part in request.direct:
         own = [clip for clip in clips if first <= clip.sums[0] < first + len(part.sums)]
-        if own:
-            found.append(Clipped(request, part, first, own, request.catalog))
-        else:
-            found.append(Reading(request, part, first, unit_key, request.catalog))
+        norms = [clip for clip in own if not clip.rows]
+        if norms:
+            found.append(Clipped(request, part, first, norms, request.catalog))
+        numbers = [i for i, one in enumerate(part.sums) if not one.norm]
+        if numbers:
+            rest = replace(part, sums=tuple(part.sums[i] for i in numbers))
+            names = [sum_name(first + i) for i in numbers]
+            rows = [clip for clip in own if clip.rows]
+            found.append(
+                Ranked(request, rest, names, unit_key, request.catalog, clip=rows[0])
+                if rows
+                else Reading(request, rest, names, unit_key, request.catalog)
+            )
         first += len(part.sums)
     return found
 
 
-def _tables(read: Sequence[tuple[Reading | Clipped, Source]]) -> list[Any]:
+def _tables(read: Sequence[tuple[_Read, Source]]) -> list[Any]:
     found: list[Any] = []
     first = 0
     for reading, own in read:

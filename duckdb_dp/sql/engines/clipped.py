@@ -37,7 +37,7 @@ class Clipped:
 
     Args:
         request: whose part it is.
-        part: the grouping set.
+        part: the grouping set; its other sums are left alone.
         first: the number of its first sum.
         clips: the bounds of its sums.
         engine: where the rows are, for messages.
@@ -105,7 +105,8 @@ class Clipped:
     def _added_up(self, table: Table) -> Table:
         """What each unit adds to each group: its columns, the group k, and d0, d1, ... by the number of the sum."""
         rows = columns_of(self.part, table, self._engine)
-        parts = {i: _parts(rows, one) for i, one in enumerate(self.part.sums)}
+        normed = {i: one for i, one in enumerate(self.part.sums) if one.norm}
+        parts = {i: _parts(rows, one) for i, one in normed.items()}
         adding = {f"s{i}_{j}": part for i, each in parts.items() for j, (part, _) in enumerate(each)}
         found = numbered(self.part, placed(self.part, self._request, table, self._engine, self._unit, adding))
         keys = {name: found[name] for name in self._unit}
@@ -115,7 +116,7 @@ class Clipped:
             f"d{i}": _whole_sum(
                 one, [(sums[f"s{i}_{j}"].cast("float64"), weight) for j, (_, weight) in enumerate(parts[i])]
             )
-            for i, one in enumerate(self.part.sums)
+            for i, one in normed.items()
         }
         return sums.select("k", *keys, **numbers)
 
@@ -133,10 +134,10 @@ class Clipped:
         total = found["t"].sum().over(ibis.window(group_by=keys)).cast("float64") * 2.0**-FRACTION
         found = found.mutate(n=found["m"] * (total if self._pure else total.sqrt()))
         once = ibis.row_number().over(ibis.window(group_by=keys, order_by="k"))
-        return found.mutate(j=_cell(found["n"], clip), once=once)
+        return found.mutate(j=cell(found["n"], clip), once=once)
 
 
-def _cell(n: Expression, clip: Clip) -> Expression:
+def cell(n: Expression, clip: Clip) -> Expression:
     """The number of the first candidate that is not below a norm; one more than the last where it is beyond all."""
     import ibis
 

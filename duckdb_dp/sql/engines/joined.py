@@ -15,17 +15,17 @@ from sqlglot import exp, parse_one
 from duckdb_dp.counting.engines.expressions import by_bytes
 from duckdb_dp.counting.engines.source import SCHEMA, Source, check_together
 from duckdb_dp.errors import DPError, brief, identifier
+from duckdb_dp.sql.engines.aggregates import READ, Aggregates, of_list
 from duckdb_dp.sql.engines.rows import Rows
-from duckdb_dp.sql.engines.values import SMALL, Value
+from duckdb_dp.sql.engines.values import Value
+from duckdb_dp.sql.engines.windows import READ as WINDOWS
+from duckdb_dp.sql.engines.windows import Windows
 
 Table = Any
 """An Ibis table."""
 
 Find = Callable[[tuple[str, str, str]], Source]
 """The attached table of a full name."""
-
-_ORDERED = SMALL | {"BIGINT", "DATE"}
-"""Types of which all engines have the same smallest value."""
 
 
 def source(sql: str, name: str, find: Find) -> Source:
@@ -196,10 +196,16 @@ class _Reading:
             table = placed.table.select(**{name: held[at] for name, (at, _) in chosen.items()})
             return _Relation(table=table, types={name: type_ for name, (_, type_) in chosen.items()})
         rows, own = self._rows(placed.columns, held)
+        aggregates = self._aggregates(rows, own, placed)
+        windows = Windows(lambda one: rows.read(own(one)), aggregates)
+        values = {}
         for item in select.expressions:
             if window := item.find(exp.Window):
-                self._refuse(window, "write it without OVER, say with GROUP BY; or copy the tables to DuckDB.")
-        values = {item.alias_or_name: self._stored(rows.read(own(item.unalias())), item) for item in select.expressions}
+                found = windows.read(item.unalias()) if window is item.unalias() else None
+                value = self._refuse(window, f"of windows {WINDOWS}") if found is None else found
+            else:
+                value = self._stored(rows.read(own(item.unalias())), item)
+            values[item.alias_or_name] = value
         table = placed.table.select(**{name: value.ibis for name, value in values.items()})
         return _Relation(table=table, types={name: value.type for name, value in values.items()})
 
@@ -210,9 +216,8 @@ class _Reading:
         at = {key: f"k{i}" for i, key in enumerate(keys)}
         by = {at[key]: rows.read(exp.column(exp.to_identifier(key, quoted=True))).ibis for key in keys}
         chosen = [(item.alias_or_name, _of_group(item.unalias())) for item in select.expressions]
-        sums = {
-            name: self._aggregate(node, rows, own, placed) for name, node in chosen if not isinstance(node, exp.Column)
-        }
+        aggregates = self._aggregates(rows, own, placed)
+        sums = {name: self._aggregate(node, aggregates) for name, node in chosen if not isinstance(node, exp.Column)}
         shown = {name: self._key(node, own) for name, node in chosen if name not in sums}
         if not at.keys() >= set(shown.values()):
             self._refuse(select)
@@ -228,22 +233,18 @@ class _Reading:
             self._refuse(node)
         return str(key.name)
 
-    def _aggregate(self, node: exp.Expr, rows: Rows, own: Callable[[exp.Expr], exp.Expr], placed: _Placed) -> Value:
+    def _aggregate(self, node: exp.Expr, aggregates: Aggregates) -> Value:
         """An aggregate of the rows of a group."""
-        if isinstance(node, exp.Count) and not node.expressions:
-            if isinstance(node.this, exp.Star):
-                return Value(ibis=placed.table.count(), type="BIGINT")
-            if not isinstance(node.this, exp.Distinct):
-                return Value(ibis=rows.read(own(node.this)).ibis.count(), type="BIGINT")
-        if isinstance(node, exp.Min | exp.Max) and not node.expressions:
-            value = rows.read(own(node.this))
-            if value.given and value.type in _ORDERED:
-                found = value.ibis.min() if isinstance(node, exp.Min) else value.ibis.max()
-                return replace(value, ibis=found)
-        self._refuse(
-            node,
-            "in a subquery count(*), count(x), and min and max of whole numbers and dates are; or copy the tables to DuckDB.",
-        )
+        found = aggregates.read(node)
+        return self._refuse(node, f"in a subquery {READ}") if found is None else found
+
+    def _aggregates(self, rows: Rows, own: Callable[[exp.Expr], exp.Expr], placed: _Placed) -> Aggregates:
+        """What reads aggregates of some rows."""
+
+        def number(kept: Any) -> Any:
+            return placed.table.count() if kept is None else kept.sum().fill_null(0)
+
+        return Aggregates(number, lambda one: rows.read(own(one)), lambda one: rows.condition(own(one)))
 
     # Expressions
 
@@ -332,6 +333,8 @@ def _shown(node: exp.Expr) -> str:
         return f"{_shown(node.this)} OVER (...)"
     if isinstance(node, exp.Filter):
         return f"{_shown(node.this)} FILTER (...)"
+    if isinstance(node, exp.Anonymous):
+        return f"{of_list(node) or node.name.lower()}(...)"
     if isinstance(node, exp.Func):
         return f"{node.sql_name().lower()}(...)"
 

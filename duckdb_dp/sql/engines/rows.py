@@ -17,7 +17,7 @@ from sqlglot import exp, parse_one
 
 from duckdb_dp.counting.engines.expressions import Expression, by_bytes, is_null
 from duckdb_dp.errors import DPError, brief, first_line
-from duckdb_dp.sql.engines.values import SMALL, Value, is_literal, limits, within
+from duckdb_dp.sql.engines.values import SMALL, TOTAL, Value, is_literal, limits, within
 from duckdb_dp.sql.opaque import FIRST
 from duckdb_dp.sql.typed import alone, type_of
 
@@ -204,7 +204,7 @@ class Rows:
         if left.whole and right.whole:
             if left.given and right.given:
                 return left.ibis.cast("int64"), right.ibis.cast("int64")
-            if any(one.given and one.type == "BIGINT" and not is_literal(one) for one in both):
+            if any(one.given and one.type in ("BIGINT", TOTAL) and not is_literal(one) for one in both):
                 self._refuse(node, "make numbers DOUBLE first: CAST(x AS DOUBLE).")
             return left.real, right.real
         if not all(one.given and one.digits <= _COMPARED for one in both):
@@ -324,7 +324,7 @@ class Rows:
             found = [ibis.null("float64") if one.type == "NULL" else one.real for one in values]
             exact = not any(one.rounded for one in known) and not type_.startswith("DECIMAL(")
             return found, Value(ibis=None, type=type_, given=False, exact=exact)
-        if all(one.whole for one in known) and type_ in SMALL | {"BIGINT"}:
+        if all(one.whole for one in known) and type_ in SMALL | {"BIGINT", TOTAL}:
             target = "int64"
         elif {one.type for one in known} == {type_}:
             target = known[0].ibis.type()

@@ -18,7 +18,7 @@ from duckdb_dp.counting.engines.source import Source
 from duckdb_dp.counting.sums import MOST
 from duckdb_dp.domain.domain import Clique
 from duckdb_dp.errors import DPError, brief
-from duckdb_dp.grouped_sums import GroupedSums, Sum, sum_name
+from duckdb_dp.grouped_sums import GroupedSums, Sum
 from duckdb_dp.request import Request, units
 from duckdb_dp.sql.engines.rows import Rows
 
@@ -40,15 +40,17 @@ class Reading:
 
     Args:
         request: whose part it is.
-        part: the grouping set.
-        first: the number of its first sum.
+        part: the grouping set, with the sums that are read.
+        names: of these.
         unit_key: the ledger's key of the hash that chooses which rows of a unit count.
         engine: where the rows are, for messages.
     """
 
-    def __init__(self, request: Request, part: GroupedSums, first: int, unit_key: str, engine: str) -> None:
+    def __init__(
+        self, request: Request, part: GroupedSums, names: Sequence[Clique], unit_key: str, engine: str
+    ) -> None:
         self._request, self.part, self._key, self._engine = request, part, unit_key, engine
-        self._names = [sum_name(first + i) for i in range(len(part.sums))]
+        self._names = names
         self._unit = {f"u{i}": name for i, name in enumerate(unit_of(request, part))}
         self._plain = [i for i, one in enumerate(part.sums) if one.cells is None and not _apart(one)]
         self._others = [
@@ -84,7 +86,7 @@ class Reading:
             places, numbers, *_ = found.get(number, none)
             one = self.part.sums[i]
             zero = np.zeros_like(numbers)
-            if one.distinct:
+            if _apart(one):
                 blocks[self._names[i]] = (places, numbers)
             else:
                 cells = 1 if one.cells is None else one.cells.size
@@ -109,7 +111,7 @@ class Reading:
         rows = columns_of(self.part, table, self._engine)
         adding = {f"s{i}": added(rows, one) for i, one in enumerate(self.part.sums)}
         found = placed(self.part, self._request, table, self._engine, self._unit, adding)
-        found = found.filter(reduce(lambda a, b: a | b, [found[name].notnull() for name in adding]))
+        found = adding_anything(found, adding)
         return bound(found, list(self._unit), self._request.max_rows, self._key) if self._unit else found
 
     def _group(self, rows: Table, number: int) -> Table:
@@ -126,6 +128,7 @@ class Reading:
         one, name = self.part.sums[index], f"s{index}"
         rows = rows.filter(rows[name].notnull())
         if one.kind == "values":
+            rows = numbered(self.part, rows)
             found = rows.group_by("k").aggregate(n=rows[name].nunique())
         elif one.cells is not None:
             rows = rows.mutate(k=rows["k"] * one.cells.size + rows[name])
@@ -182,13 +185,18 @@ def placed(
     return found.filter(found["k"].isin(inside)) if len(inside) < len(part.groups) else found
 
 
+def adding_anything(rows: Table, adding: Mapping[str, Any]) -> Table:
+    """The rows that add something to some sum."""
+    return rows.filter(reduce(lambda a, b: a | b, [rows[name].notnull() for name in adding]))
+
+
 def numbered(part: GroupedSums, rows: Table) -> Table:
     """The same rows with the number of the group, which several cells may have, as k."""
     import ibis
 
     if part.groups is None:
         return rows
-    return rows.mutate(k=ibis.literal(list(part.groups), "array<int64>")[rows["k"]])
+    return rows.mutate(k=ibis.literal(list(part.groups), "array<int64>")[rows["k"].cast("int32")])
 
 
 def columns_of(part: GroupedSums, table: Table, engine: str) -> Rows:
@@ -216,7 +224,7 @@ def check_part(part: GroupedSums, source: Source) -> None:
                 "(WHERE x BETWEEN 0 AND 100); or leave it to max_rows := 'auto', which bounds what each unit adds."
             )
         added(rows, one)
-        if (one.distinct or one.norm) and part.groups is not None and len(part.groups) > MOST_CELLS:
+        if (one.norm or _apart(one)) and part.groups is not None and len(part.groups) > MOST_CELLS:
             raise DPError(
                 f"{brief(str(one))} is counted in groups of {len(part.groups):,} cells, and in {source.engine} of {MOST_CELLS:,} at most; "
                 "group by fewer columns, or by coarser bins."

@@ -10,6 +10,9 @@ from duckdb_dp.domain.types import Whole
 SMALL = {"TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT", "UINTEGER"}
 """Whole numbers whose sums, differences and products a DOUBLE holds as far as they fit the result's type."""
 
+TOTAL = "HUGEINT"
+"""What DuckDB calls a sum of these: a whole number that 64 bits hold, as no column of an engine has this type."""
+
 DIGITS = 15
 """Decimals up to so many digits become the nearest DOUBLE in all engines."""
 
@@ -36,7 +39,7 @@ class Value:
     @property
     def whole(self) -> bool:
         """Whether it is a whole number that the engine holds in 64 bits."""
-        return self.type in SMALL or self.type == "BIGINT"
+        return self.type in SMALL or self.type in ("BIGINT", TOTAL)
 
     @property
     def digits(self) -> int:
