@@ -13,6 +13,7 @@ import pytest
 import duckdb_dp.testing
 from duckdb_dp.counting.counts import Counts
 from duckdb_dp.counting.encode import literal
+from duckdb_dp.counting.partners import PARTNERS, WHOLE, partners_of
 from duckdb_dp.counting.units import UNIT, capped_of, pairs_of, rows_of, shares_of, sizes_of, values_of, weight_of
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Distance
@@ -116,7 +117,8 @@ def count(
     links = tuple(name for name in counts.domain.attributes if not name.endswith((".linked", ".degree")))
     ends = [(name,) for name in counts.domain.attributes if name not in links]
     asked = [(), links, ("users.sex",), ("movies.comedy", "stars"), *ends]
-    whole = {clique: counts.marginal(clique).tolist() for clique in [*asked, *tables]}
+    whole = {clique: counts.marginal(clique).tolist() for clique in [*asked, *tables, *counts.partners]}
+    assert len(counts.partners) == counts.has_units
     for (name,) in ends:  # where degrees are counted, rows by whether they have a link are among them
         if name.endswith(".degree"):
             none, *some = whole[name,]
@@ -176,6 +178,10 @@ def test_one_unit_changes_counts_by_its_bound(protected: Any, seed: int) -> None
                 if clique == ROWS:
                     assert (moved := limited_length(exact, smaller[clique])) <= 1
                     assert (moved > 0) == (len(exact) > len(smaller[clique]))
+                elif clique[:1] == (PARTNERS,):
+                    gone = [a - b for a, b in zip(exact, smaller[clique], strict=True)]
+                    assert min(gone) >= 0, (table, key, clique)
+                    assert sum(a**2 for a in gone) <= WHOLE**2, (table, key, clique)
                 elif clique[:1] == (UNIT,):
                     gone = [a - b for a, b in zip(exact, smaller[clique], strict=True)]
                     assert min(gone) >= 0, (table, key, clique)
@@ -269,7 +275,7 @@ def test_one_child_row_changes_counts_by_one(tmp_path: Any) -> None:
                 con.execute(
                     "FROM dp_links('children', synthetic := {'children': 'c', 'parents': 'p'}, rho := 1)"
                 ).fetchall()
-    cliques = [(), ("children.kind",), ("children.kind", "parents.big"), ("children.linked",)]
+    cliques = [(), ("children.kind",), ("children.kind", "parents.big"), ("children.linked",), partners_of(1)]
     whole, *others = [{clique: counts.marginal(clique).tolist() for clique in cliques} for counts in found]
     inside = [parent for _, parent, kind in children if kind != "?"]
     linked_rows = [parent for parent in inside if parent in (0, 1, 3)]  # parent 2 has no declared value
@@ -277,7 +283,7 @@ def test_one_child_row_changes_counts_by_one(tmp_path: Any) -> None:
     assert whole["children.linked",] == [len(inside) - len(linked_rows), len(linked_rows)]
     for smaller in others:
         for clique in cliques:
-            assert distance(whole[clique], smaller[clique]) <= 1
+            assert distance(whole[clique], smaller[clique]) <= (WHOLE if clique == partners_of(1) else 1)
     linked = [counts.marginal(("parents.linked",)).tolist() for counts in found]
     assert all(abs(linked[0][1] - one[1]) <= 1 and sum(one) == 4 for one in linked)
 
