@@ -235,12 +235,14 @@ def test_counts_of_members_and_of_named_joins_are_duckdbs(exact: Any, put: Any) 
 @pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize("bound", [1, 3])
 def test_a_unit_changes_joins_by_what_is_paid_for(
-    exact: Any, put: Any, monkeypatch: pytest.MonkeyPatch, key: str, bound: int
+    exact: Any, put: Any, backend: Any, monkeypatch: pytest.MonkeyPatch, key: str, bound: int
 ) -> None:
     """Every sum of the neighbour differs by at most max_rows times what one row adds, in all groups together.
 
     A unit is removed with all its visits; what only these lead to goes with them, as it then leads nowhere.
     """
+    if backend.name == "pyspark" and (bound, key) not in {(1, "whole"), (3, "text")}:
+        pytest.skip("Spark takes minutes for each, and the expressions are the same")
     found: list[Any] = []
 
     def sums(*of: Any, real: Any = asked.sums) -> Any:
