@@ -158,11 +158,11 @@ def _of_units(link: Link, place: int) -> str:
 def _of_partners(link: Link, end: int, unit: int | None, unit_key: str) -> str:
     """One row (block, cells) of a side's links row by row, as ``counting.partners`` reads them.
 
-    The rows have the order of their keys, which the synthetic rows have too, unless only one of both is read as text.
+    The rows have the order of their keys, which the synthetic rows have too.
     """
     side, table = link.sides[end], SIDES[end]
-    held = [f"k{i}" for i in range(side.width)]
-    ranked = f"SELECT {', '.join(held)}, row_number() OVER (ORDER BY {', '.join(f'{key} ASC' for key in held)}) - 1 AS p FROM {table}"
+    held, order = [f"k{i}" for i in range(side.width)], ", ".join(f"{key} ASC" for key in _as_read(link, end))
+    ranked = f"SELECT {', '.join(held)}, row_number() OVER (ORDER BY {order}) - 1 AS p FROM {table}"
     theirs = ", ".join(link.ends(end))
     links, square = f"SELECT {theirs}, 1::BIGINT AS m FROM joined", "1::BIGINT"
     if unit is not None:
@@ -178,13 +178,23 @@ def _of_partners(link: Link, end: int, unit: int | None, unit_key: str) -> str:
     return f"SELECT {literal(canonical(list(partners_of(end))))} AS block, cells FROM ({listed})"
 
 
+def _as_read(link: Link, end: int) -> list[str]:
+    """SQL of the keys of a side as those of the synthetic table are read: whole numbers, or texts by their bytes; NULL for others."""
+    held, as_text = [f"k{i}" for i in range(link.sides[end].width)], link.as_text[end]
+    if link.sides[end].key.texts:
+        return held if as_text else [f"encode(TRY_CAST({key} AS VARCHAR))" for key in held]
+    return [f"TRY_CAST({f'decode({key})' if as_text else key} AS BIGINT)" for key in held]
+
+
 def _same(link: Link, end: int, unit_key: str) -> str:
     """Whether a synthetic table has the very rows of a side, keys and attributes; both are public."""
-    side = link.sides[end]
-    if side.key.texts != link.as_text[end]:
-        return "false"
-    rows = f"FROM ({_parent(link, end, unit_key, side.sql)})"
-    apart = f"(FROM {SIDES[end]} EXCEPT {rows}) UNION ALL ({rows} EXCEPT FROM {SIDES[end]})"
+    side, held = link.sides[end], _as_read(link, end)
+    numbers = [f"w{i}" for i in range(len(words(link.request.domain, link.cells)))]
+    ours, theirs = (
+        f"SELECT {', '.join([*held, *numbers])} FROM {rows}"
+        for rows in (SIDES[end], f"({_parent(link, end, unit_key, side.sql)})")
+    )
+    apart = f"({ours} EXCEPT {theirs}) UNION ALL ({theirs} EXCEPT {ours})"
     return f"SELECT NOT EXISTS ({apart})"
 
 

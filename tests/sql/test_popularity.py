@@ -124,3 +124,40 @@ def test_children_of_rows_that_anybody_may_see(exact: Any, seen: list[Partners])
     assert (found.table() // WHOLE).tolist() == real
     ours = [exact(f"SELECT count(*) FROM r WHERE school = {i}")[0][0] for i in range(12)]
     assert np.corrcoef(real, ours)[0, 1] > 0.95
+
+
+ODD = {
+    "DATE '2020-01-01' + clinic": "number them",
+    "[clinic]": "number them",
+    "{'a': clinic}": "number them",
+    "clinic::VARCHAR::BLOB": "number them",
+    "to_days(clinic)": "number them",
+    "'x' || clinic": "number them",
+    "clinic % 2 = 0": "number them",
+    "clinic::VARCHAR": None,
+    "clinic::DOUBLE": None,
+    "clinic::UBIGINT": None,
+}
+"""Keys of a synthetic table, by those of whole numbers, and what a refusal says."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("key", ODD)
+def test_keys_of_any_type_are_read_or_refused_in_words(exact: Any, seen: list[Partners], key: str) -> None:
+    exact("CREATE TABLE patients AS SELECT i::INTEGER AS patient, i % 2 = 0 AS old FROM range(100) t(i)")
+    exact("CREATE TABLE clinics AS SELECT i::INTEGER AS clinic, i % 3 = 0 AS big FROM range(12) t(i)")
+    exact("CREATE TABLE visits AS SELECT i % 100 AS patient, i * i % 12 AS clinic FROM range(300) t(i)")
+    exact(
+        "CALL dp_protect('visits', unit := 'patient', max_rows := 4, rho := 9000); CALL dp_protect('patients', rho := 9)"
+    )
+    exact("ALTER TABLE patients ADD PRIMARY KEY (patient); CALL dp_attributes('patients'); CALL dp_public('clinics')")
+    exact("CALL dp_link('visits', \"references\" := {'patient': 'patients.patient', 'clinic': 'clinics.clinic'})")
+    exact(f"CREATE TABLE odd AS SELECT {key} AS clinic, big FROM clinics; CREATE TABLE patients_syn AS FROM patients")
+    exact("CALL dp_public(['odd', 'patients_syn'])")
+    asked = "FROM dp_links('visits', synthetic := {'patients': 'patients_syn', 'clinics': 'odd'}, rho := 5000)"
+    if (says := ODD[key]) is None:
+        assert len(exact(asked)) > 50
+        assert [one.original for one in seen] == [True]
+        return
+    assert says in exact.refused(asked)
+    assert exact("SELECT releases FROM dp_budget() WHERE dataset = 'visits'") == [(0,)]
