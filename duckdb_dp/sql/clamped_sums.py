@@ -160,6 +160,7 @@ class ClampedSums:
 
     Args:
         row: checks an expression over the columns of a row.
+        condition: checks a condition on them, and gives it one form.
         marker: (kind, number) -> what stands in an expression for a sum, 'a', or for whether it is clearly above 0, 'k'.
         unit: the columns that name the privacy unit, in lower case; none where every row is one.
         declared: the declarations.
@@ -171,6 +172,7 @@ class ClampedSums:
     def __init__(
         self,
         row: Callable[[exp.Expr], exp.Expr],
+        condition: Callable[[exp.Expr], exp.Expr],
         marker: Callable[[str, int], exp.Expr],
         unit: Sequence[str],
         declared: Mapping[str, Attribute],
@@ -179,7 +181,7 @@ class ClampedSums:
         told: Callable[[Sequence[exp.Expr]], Collection[str]],
     ) -> None:
         self._row, self._marker, self._quantile, self._never = row, marker, quantile, frozenset(never)
-        self._told = told
+        self._condition, self._told = condition, told
         self._unit, self._declared = set(unit), declared
         self._places: dict[Sum, int] = {}
         self._ratios: dict[tuple[str, str], _Asked] = {}
@@ -239,7 +241,7 @@ class ClampedSums:
     def _asked(self, node: exp.Expr) -> _Asked:
         where = ""
         if isinstance(node, exp.Filter):
-            where = self._row(node.expression.this).sql("duckdb")
+            where = self._condition(node.expression.this).sql("duckdb")
             node = node.this
         name = node.sql_name() if isinstance(node, exp.AggFunc) else node.name
         if name.lower() in ("grouping", "grouping_id"):
@@ -252,7 +254,7 @@ class ClampedSums:
         if isinstance(node, exp.Anonymous):
             node = _NAMES[node.name.lower()](this=node.expressions[0] if len(node.expressions) == 1 else None)
         if isinstance(node, exp.CountIf):
-            return _Asked(exp.Count(this=exp.Star()), _both(where, self._row(node.this).sql("duckdb")))
+            return _Asked(exp.Count(this=exp.Star()), _both(where, self._condition(node.this).sql("duckdb")))
         inner = node.this
         if isinstance(node, exp.Count) and (inner is None or isinstance(inner, exp.Star | exp.Distinct)):
             return _Asked(node, where)

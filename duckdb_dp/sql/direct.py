@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import NoReturn
 
@@ -13,7 +14,7 @@ from duckdb_dp.domain.row_expressions import NAMED, checked, conjuncts
 from duckdb_dp.errors import DPError, as_written, brief, identifier, meant
 from duckdb_dp.grouped_sums import GroupedSums, Sum
 from duckdb_dp.outputs import Output, Piece
-from duckdb_dp.sql import epochs, zones
+from duckdb_dp.sql import direct_select, epochs, zones
 from duckdb_dp.sql.clamped_sums import (
     ClampedSums,
     column_name,
@@ -28,17 +29,9 @@ from duckdb_dp.sql.grouping_sets import both, grouping_sets, of_found
 from duckdb_dp.sql.never_null import no_columns, told
 from duckdb_dp.sql.noisy_expressions import POSITIVE, ROOT, check_aliases, in_domain, product, spelled_out, unwrap
 from duckdb_dp.sql.quantile_sums import Quantiles, usual
+from duckdb_dp.sql.same_conditions import in_form, in_one_form
+from duckdb_dp.sql.total_conditions import worked_out
 from duckdb_dp.sql.typed import type_of, typed
-
-_ABOVE = {
-    "joins": "a join; protect a view of the join instead",
-    "distinct": "DISTINCT; GROUP BY gives each group once: SELECT x, count(*) FROM table GROUP BY x",
-    "qualify": "QUALIFY; work on the result",
-    "with": "a WITH clause, which is not read; name the protected table in FROM, or protect a view instead",
-    "sample": "a sample; noise already protects the rows",
-    "offset": "OFFSET; cut the result",
-}
-_UNDERSTOOD = {"expressions", "from_", "from", "where", "group", "having", "order", "limit"}
 
 
 def parts(
@@ -66,14 +59,16 @@ def parts(
         found: columns to group by whose values are found first, with placeholders; they bound nothing.
         norms: whether what a unit adds is bounded by its norm, and not by its rows.
         never: columns that are never NULL, as the table is declared.
-        once: whether counts of rows that are the same as none is NULL are measured once; earlier versions did not.
+        once: whether counts of rows that are the same as none is NULL are measured once, and conditions of one meaning have one form;
+            earlier versions did not.
 
     Raises:
         DPError: it cannot be answered; the message says what would work.
     """
     known = counted(columns, never) if norms or once else ()
     by = partial(told, columns) if once else no_columns
-    parts = _Compiler(select, number, columns, unit, declared, pure, found or {}, known, by).parts()
+    with nullcontext() if once else in_form(1):
+        parts = _Compiler(select, number, columns, unit, declared, pure, found or {}, known, by).parts()
     return [by_norm(columns, part) for part in parts] if norms else parts
 
 
@@ -102,21 +97,7 @@ class _Compiler:
         self._mark = "@"
         while self._mark in self._text:
             self._mark += "@"
-        if select.find(exp.Window) is not None:
-            self._refuse(
-                "has a window; work on the result: SELECT *, sum(n) OVER () FROM dp_sql('SELECT ..., count(*) AS n ...')"
-            )
-        if any(select.find(kind) not in (None, select) for kind in (exp.Subquery, exp.Exists)):
-            self._refuse("has a subquery; ask it as a SELECT of its own, in a list of them, and combine the results")
-        for word, what in _ABOVE.items():
-            if select.args.get(word) or select.args.get(f"{word}_"):
-                self._refuse(f"has {what}")
-        if extra := {word for word, value in select.args.items() if value} - _UNDERSTOOD:
-            self._refuse(f"has {extra.pop().upper()}; write SELECT ... FROM table WHERE ... GROUP BY ... alone")
-        if not (select.args.get("group") or select.find(exp.Anonymous) or any(map(has_aggregates, select.expressions))):
-            self._refuse(
-                "lists people's rows, which are never shown; count them: SELECT x, count(*) FROM table GROUP BY x"
-            )
+        direct_select.check(select, self._refuse)
         self._check_qualifiers()
         self._aliases = {item.alias.lower(): item.unalias() for item in select.expressions if item.alias}
         self._keys = Keys()
@@ -140,7 +121,7 @@ class _Compiler:
                 self._refuse(f"says {identifier(alias)} in what it calls {identifier(alias)}; use another alias")
         check_aliases(self._aliases)
         where, having, limit = (self._select.args.get(name) for name in ("where", "having", "limit"))
-        condition = None if where is None else self._row(where.this)
+        condition = None if where is None else self._condition(where.this)
         for part in [] if condition is None else conjuncts(condition):
             if (
                 isinstance(part, exp.Is)
@@ -153,7 +134,9 @@ class _Compiler:
         sets = grouping_sets(self._select, self._members, self._add_key)
         groups = max(math.prod(self._groups[name].size for name in self._clique(keys)) for keys in sets)
         quantiles = Quantiles(self._type_of, self._declared, groups, pure=self._pure)
-        self._aggregates = ClampedSums(self._row, self._marker, self._unit, self._declared, quantiles.sum, *self._known)
+        self._aggregates = ClampedSums(
+            self._row, self._condition, self._marker, self._unit, self._declared, quantiles.sum, *self._known
+        )
         nodes = (node for node in self._select.walk() if is_aggregate(node) and not isinstance(node.parent, exp.Filter))
         self._aggregates.prepare(nodes, condition)
         labels: list[tuple[str, int]] = []
@@ -229,6 +212,10 @@ class _Compiler:
         for inner in node.find_all(exp.AggFunc, exp.Subquery, exp.Select, exp.Window):
             self._refuse(f"uses {brief(inner.sql('duckdb'))} where the values of one row are asked for")
         return checked(node, self._names)
+
+    def _condition(self, node: exp.Expr) -> exp.Expr:
+        """A condition on a row."""
+        return in_one_form(worked_out(self._row(node), self._types), lambda one: self._types.get(one.name))
 
     def _restricted(self, condition: exp.Expr | None, grouped: set[str]) -> dict[str, list[exp.Expr]]:
         """The conditions on one declared attribute each that is grouped by, by its name."""

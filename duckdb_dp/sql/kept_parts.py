@@ -10,6 +10,7 @@ from sqlglot import exp
 from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.grouped_sums import GroupedSums
 from duckdb_dp.sql import direct
+from duckdb_dp.sql.same_conditions import form
 from duckdb_dp.sql.session import Session
 
 KEPT = 32
@@ -50,8 +51,8 @@ def parts(
     kept: KeptParts = session.kept(KeptParts)
     maps = [list(one.items()) for one in (columns, declared, found)]  # whose order counts
     # A text leaves out what its dialect cannot say, and the tree's hash does not.
-    given = (hash(select.copy()), *maps, tuple(unit), pure, norms, sorted(never), once)
-    text = f"{number} {once} {select.sql('duckdb')}"
+    given = (hash(select.copy()), *maps, tuple(unit), pure, norms, sorted(never), once, form())
+    text = f"{number} {once} {form()} {select.sql('duckdb')}"
     with kept.lock:
         before, sums = kept.known.get(text, ((), []))
     if before != given:

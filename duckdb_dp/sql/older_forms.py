@@ -15,7 +15,10 @@ _CANONICAL = 'AS \\"u0\\"'
 """What it says where they do not."""
 
 _RESPELT = re.compile(r"\b(BETWEEN|IN|NOT|GROUP)\b", re.IGNORECASE)
-"""Words without which conditions, and the keys of groups inside, are as they were."""
+"""Words without which conditions of joins, and the keys of groups inside, are as they were first."""
+
+_RESPELT_AGAIN = re.compile(r"\b(BETWEEN|IN|OR|AND|NOT|TRUE|FALSE|\d{4}-\d\d-\d\d)\b", re.IGNORECASE)
+"""Words without which they are as they were before they took the form that they have now."""
 
 
 @final
@@ -42,24 +45,27 @@ def has_sources(request: Request) -> bool:
     return any(part.source is not None and part.source.canonical for part in request.direct)
 
 
-def respelt(session: Session, request: Request, arguments: Arguments) -> bool:
-    """Whether it may be stored with its conditions, or keys of groups inside, as they were written: a join that has some.
+def forms(session: Session, request: Request, arguments: Arguments) -> tuple[int, ...]:
+    """The forms of conditions, as ``same_conditions.in_form`` numbers them, in which the request may be stored.
 
     Privacy: costs nothing; reads the ledger alone.
     """
-    return (
-        has_sources(request)
-        and _RESPELT.search(str(arguments.get("sql", "GROUP"))) is not None
-        and _seen(session, request.function, session.kept(Looked).respelt, _has_respelt)
-    )
+    if not has_sources(request):
+        return (1,) if any(part.where or any(one.where for one in part.sums) for part in request.direct) else ()
+    asked = str(arguments.get("sql", "GROUP OR"))
+    words = {2: _RESPELT_AGAIN, 1: _RESPELT}
+    found = [number for number, one in words.items() if one.search(asked)]
+    if not found or not _seen(session, request.function, session.kept(Looked).respelt, _has_respelt):
+        return ()
+    return tuple(found)
 
 
-def conditioned(made: Callable[[], Request]) -> Callable[[], Request]:
-    """What makes the request with its conditions, and the keys of groups inside, as they are written."""
-    from duckdb_dp.sql.owned.same_conditions import as_before  # for import time: it brings sqlglot
+def formed(number: int, made: Callable[[], Request]) -> Callable[[], Request]:
+    """What makes the request with its conditions, and the keys of groups inside, in one of these forms."""
+    from duckdb_dp.sql.same_conditions import in_form  # for import time: it brings sqlglot
 
     def again() -> Request:
-        with as_before():
+        with in_form(number):
             return made()
 
     return again
@@ -70,7 +76,7 @@ def _has_joins(session: Session, function: str) -> bool:
 
 
 def _has_respelt(request: str) -> bool:
-    return _CANONICAL in request and _RESPELT.search(request) is not None
+    return _CANONICAL in request and (_RESPELT.search(request) or _RESPELT_AGAIN.search(request)) is not None
 
 
 def _seen(session: Session, function: str, found: dict[object, bool], like: Callable[[str], bool]) -> bool:

@@ -210,9 +210,11 @@ def _older(
         plain = replace(request, mechanism=asked, objective=word(arguments, "objective", "total"), options=())
         return None if plain == request or asked in ADAPTIVE else session.stored(plain, name)
     older, declared = {**arguments, routes.OLDER: True}, session.declared(dataset)
+    lines = (arguments, older) if request.lined else (arguments,)
+    now: list[Callable[[], Request]] = [partial(_as_written, session, kind, one, place, found) for one in lines]
     ways: list[Callable[[], Request]] = []
     if request.selected is not None and word(arguments, "mechanism", "auto") == "auto":
-        ways.append(lambda: replace(request, mechanism="auto", options=()))
+        ways.append(lambda: replace(now[0](), mechanism="auto", options=()))
     if request.lined or (request.direct and request.questions):
         ways.append(lambda: request_of(session, kind, older, place, found)[1])
     by_one = not (request.direct and request.questions)
@@ -221,11 +223,10 @@ def _older(
     if kind.direct is not None and request.questions and request.mechanism == "auto":
         by_rows = {**arguments, routes.ROUTE: routes.ROWS}
         ways.append(lambda: request_of(session, kind, by_rows, place, found)[1])
-    lines = (arguments, older) if request.lined else (arguments,)
     if older_forms.possible(session, request):
         ways += [partial(_as_written, session, kind, {**one, routes.AS_WRITTEN: True}, place, found) for one in lines]
-    if older_forms.respelt(session, request, arguments):
-        ways += [older_forms.conditioned(partial(_as_written, session, kind, one, place, found)) for one in lines]
+    same = now if older_forms.has_sources(request) else [*now, *ways]
+    ways += [older_forms.formed(form, way) for form in older_forms.forms(session, request, arguments) for way in same]
     for way in ways:
         with suppress(DPError):  # it could not be asked so
             if (stored := session.stored(_owned(session, dataset, way()), name)) is not None:

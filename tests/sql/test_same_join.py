@@ -14,7 +14,7 @@ from duckdb_dp.request import Request
 from duckdb_dp.sql import questions, routes
 from duckdb_dp.sql.bindings import LOADED
 from duckdb_dp.sql.older_forms import Looked
-from duckdb_dp.sql.owned.same_conditions import as_before
+from duckdb_dp.sql.same_conditions import in_form
 from tests.conftest import Loaded
 from tests.sql.test_joins import DECLARED, TABLES
 
@@ -134,7 +134,7 @@ def test_conditions_of_one_meaning_are_one_request(hospital: Loaded, way: str) -
             sql = way.format((join.format(*both) if one != two else rng.choice(one)).format(t="v"))
             known = request(hospital, sql)
             texts.add(known.to_json())
-            with as_before():
+            with in_form(1):
                 assert rows(hospital, known) == rows(hospital, request(hospital, sql)), sql
         assert len(texts) == 1, (one, two, join)
         assert seen.setdefault(texts.pop(), frozenset({join, str(one), str(two)})) == {join, str(one), str(two)}
@@ -150,7 +150,7 @@ def test_the_order_of_inner_groups_does_not_count(hospital: Loaded) -> None:
         orders = ("patient_id, reason, charge", "reason, charge, patient_id", "charge, patient_id, reason")
         found = [request(hospital, way.format(tables, order)) for order in orders]
         assert len({one.to_json() for one in found}) == 1, tables
-        with as_before():
+        with in_form(1):
             assert rows(hospital, found[0]) == rows(hospital, request(hospital, way.format(tables, orders[1]))), tables
     swapped = [
         way.format(one, "patient_id, reason")
@@ -173,7 +173,7 @@ def test_what_is_no_rewriting_stays_another_request(hospital: Loaded) -> None:
 
 def test_what_was_stored_as_its_conditions_were_written_is_found(hospital: Loaded) -> None:
     before, asked = hospital.charges(), WAYS[0].format("v.charge BETWEEN 2 AND 7 AND v.reason IN ('flu')")
-    with as_before():
+    with in_form(1):
         answers = hospital("FROM dp_sql(?, rho := 2)", [asked])
     assert hospital.charges() == before + 1
     assert hospital("FROM dp_sql(?, rho := 2)", [asked]) == answers

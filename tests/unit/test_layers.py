@@ -75,6 +75,8 @@ PARSERS = {
         "select",
         "direct",
         "clamped_sums",
+        "direct_select",
+        "same_conditions",
         "group_labels",
         "grouping_sets",
         "noisy_expressions",

@@ -15,16 +15,11 @@ from itertools import groupby, permutations, product
 from sqlglot import exp
 
 from duckdb_dp.sql.owned.relations import Item
-from duckdb_dp.sql.owned.same_conditions import bare, simple
 from duckdb_dp.sql.owned.ties import PLAIN
+from duckdb_dp.sql.same_conditions import bare, by_types, conjunction, parts
 
 TypeOf = Callable[[str, str], str | None]
 """The type of a column of an item, by the item's alias and the column's name; None of others."""
-
-_MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
-    exp.EQ: exp.EQ, exp.NEQ: exp.NEQ, exp.NullSafeEQ: exp.NullSafeEQ, exp.NullSafeNEQ: exp.NullSafeNEQ,
-    exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.GTE: exp.LTE,
-}  # fmt: skip
 
 ORDERS = 24
 """Orders of a table that is joined with itself that are tried; of more copies the order is that in which they were written."""
@@ -42,11 +37,6 @@ def in_order(items: Sequence[Item]) -> list[Item]:
     return found
 
 
-def conjunction(nodes: Sequence[exp.Expr]) -> exp.Expr:
-    """Conditions that all hold, each of them once."""
-    return exp.and_(*_sorted([part for node in nodes for part in _parts(node, exp.And)]), copy=False)
-
-
 def canonical(query: exp.Expr, type_of: TypeOf) -> exp.Expr:
     """A relation in the form that it shares with all others of the same rows; relations inside FROM have theirs already.
 
@@ -54,7 +44,7 @@ def canonical(query: exp.Expr, type_of: TypeOf) -> exp.Expr:
         query: the relation as it was emitted.
         type_of: the types of the columns of its items.
     """
-    return _query(query.copy(), type_of, 0)
+    return _query(by_types(query.copy(), lambda one: type_of(one.table, one.name)), type_of, 0)
 
 
 def _query(query: exp.Expr, type_of: TypeOf, before: int) -> exp.Expr:
@@ -118,7 +108,7 @@ def _written(select: exp.Select, order: Sequence[int], type_of: TypeOf, before: 
     if joins and joins[0].side == "FULL":
         inner.clear()
     where = select.args.get("where")
-    conditions = [] if where is None else _parts(where.this, exp.And)
+    conditions = [] if where is None else parts(where.this, exp.And)
     alike = _Alike(conditions, {alias: names[alias] for alias in inner}, type_of)
     for place, node in enumerate([items[i] for i in order]):
         node = node.copy()
@@ -127,7 +117,7 @@ def _written(select: exp.Select, order: Sequence[int], type_of: TypeOf, before: 
     for join in joins:
         if join.args.get("on") is not None:
             join.set(
-                "on", conjunction([_named(one, names, type_of, before) for one in _parts(join.args["on"], exp.And)])
+                "on", conjunction([_named(one, names, type_of, before) for one in parts(join.args["on"], exp.And)])
             )
     select.set("expressions", [_named(alike.replaced(one), names, type_of, before) for one in select.expressions])
     kept = [_named(one, names, type_of, before) for one in [*alike.equalities(), *map(alike.replaced, alike.others)]]
@@ -232,43 +222,3 @@ class _Alike:
 
 def _column(alias: str, name: str) -> exp.Column:
     return exp.column(exp.to_identifier(name, quoted=True), table=exp.to_identifier(alias, quoted=True))
-
-
-# Conditions
-
-
-def _parts(node: exp.Expr, kind: type[exp.Expr]) -> list[exp.Expr]:
-    """What ANDs join, or ORs."""
-    inner = simple(node)
-    return [*_parts(inner.this, kind), *_parts(inner.expression, kind)] if isinstance(inner, kind) else [inner]
-
-
-def _sorted(nodes: Sequence[exp.Expr]) -> list[exp.Expr]:
-    texts = {made.sql("duckdb"): made for made in map(_oriented, nodes)}
-    return [texts[text] for text in sorted(texts)]
-
-
-def _oriented(node: exp.Expr) -> exp.Expr:
-    """A condition with the sides of its comparisons, and what AND and OR join, in one order."""
-    node = simple(node)
-    if isinstance(node, exp.And | exp.Or):
-        join = exp.and_ if isinstance(node, exp.And) else exp.or_
-        return join(*_sorted(_parts(node, type(node))), copy=False)
-    if isinstance(node, exp.Not):
-        inner = _oriented(node.this)
-        return exp.Not(this=exp.paren(inner) if isinstance(inner, exp.Connector) else inner)
-    if type(node) in _MIRRORED:
-        left, right = bare(node.this), bare(node.expression)
-        sides = [(side.find(exp.Column) is None, side.sql("duckdb")) for side in (left, right)]
-        kind = type(node) if sides[0] <= sides[1] else _MIRRORED[type(node)]
-        pair = (left, right) if sides[0] <= sides[1] else (right, left)
-        return kind(**dict(zip(("this", "expression"), map(_wrapped, pair), strict=True)))
-    if isinstance(node, exp.In) and node.expressions and all(isinstance(one, exp.Literal) for one in node.expressions):
-        found = node.copy()
-        found.set("expressions", sorted(dict.fromkeys(node.expressions), key=lambda one: one.sql("duckdb")))
-        return found
-    return node
-
-
-def _wrapped(node: exp.Expr) -> exp.Expr:
-    return exp.paren(node) if isinstance(node, exp.Binary | exp.Not | exp.Predicate) else node

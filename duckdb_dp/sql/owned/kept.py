@@ -9,9 +9,9 @@ from sqlglot import exp
 
 from duckdb_dp.sql.arguments import Place
 from duckdb_dp.sql.family import Family
-from duckdb_dp.sql.owned.same_conditions import is_before
 from duckdb_dp.sql.owned.tables import Read, Tables
 from duckdb_dp.sql.owned.top import Top, top
+from duckdb_dp.sql.same_conditions import form
 
 KEPT = 32
 """SELECTs that are kept for each database."""
@@ -66,8 +66,8 @@ class Kept:
             bounded: whether it is asked how many rows of a unit the relation has at most.
             finds, as_written: as ever.
         """
-        given = (select.copy(), family, place, dict(taken), bounded, finds, as_written, is_before())
-        text = f"{as_written} {is_before()} {select.sql('duckdb')}"
+        given = (select.copy(), family, place, dict(taken), bounded, finds, as_written, form())
+        text = f"{as_written} {form()} {select.sql('duckdb')}"
         with self._lock:
             known = self._known.get(text)
         if known is None or known.given != given or any(read(sql) != rows for sql, rows in known.rows):

@@ -10,7 +10,6 @@ from duckdb_dp.errors import DPError
 from duckdb_dp.grouped_sums import Source
 from duckdb_dp.sql.computed_groups import without_null
 from duckdb_dp.sql.owned import condition_values, names, nested, public_groups
-from duckdb_dp.sql.owned.canonical import conjunction
 from duckdb_dp.sql.owned.compiler import Compiler, key_alias
 from duckdb_dp.sql.owned.fan_out import check_work
 from duckdb_dp.sql.owned.lookups import lookup
@@ -18,6 +17,7 @@ from duckdb_dp.sql.owned.relations import Most, Scope, Tag, atom
 from duckdb_dp.sql.owned.syntax import GROUPED, has_aggregate, refuse
 from duckdb_dp.sql.owned.tables import Read, Tables
 from duckdb_dp.sql.owned.ties import determines, key_tags
+from duckdb_dp.sql.same_conditions import conjunction
 from duckdb_dp.sql.typed import check_literals, check_texts
 from duckdb_dp.synthesis.database import Name
 

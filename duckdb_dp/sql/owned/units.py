@@ -11,11 +11,11 @@ from duckdb_dp.sql.owned import fan_out, names
 from duckdb_dp.sql.owned.equal_values import extreme, shown
 from duckdb_dp.sql.owned.joins import Settling
 from duckdb_dp.sql.owned.relations import Fan, Field, Joined, Most, Relation, Scope, atom
-from duckdb_dp.sql.owned.same_conditions import is_before
 from duckdb_dp.sql.owned.sets import cut
 from duckdb_dp.sql.owned.syntax import check, conjuncts, has_aggregate, refuse
 from duckdb_dp.sql.owned.ties import determines
 from duckdb_dp.sql.owned.totals import WIDE, described, kind
+from duckdb_dp.sql.same_conditions import form
 
 if TYPE_CHECKING:
     from duckdb_dp.sql.owned.compiler import Compiler  # for types: it reads queries, which have groups
@@ -77,7 +77,7 @@ class _Groups:
             refuse(select, "has DISTINCT beside groups, which are distinct already; leave it out")
         listed = names.starred(select.expressions, self._scope)
         self._read_keys(listed)
-        if not (compiler.as_written or is_before()):
+        if not (compiler.as_written or form() == 1):
             self._keys.sort(key=_nameless)  # any order makes the same groups
         owned = joined.owner is not None
         fields = [compiler.shown(key, "", f"g{i}") for i, key in enumerate(self._keys)]
