@@ -7,7 +7,7 @@ from sqlglot import exp, parse_one
 
 from duckdb_dp.errors import DPError
 from duckdb_dp.sql.owned import names
-from duckdb_dp.sql.owned.relations import Condition, Relation, Scope, Source, Written, atom, with_names
+from duckdb_dp.sql.owned.relations import Condition, Joined, Relation, Scope, Source, Written, atom, with_names
 from duckdb_dp.sql.owned.syntax import check, conjuncts, plain, refuse
 from duckdb_dp.sql.parsed import itself
 
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from duckdb_dp.sql.owned.compiler import Compiler  # for types: it reads queries, which have a FROM
 
 _JOINS = {"", "INNER", "OUTER", "CROSS"}
+
+Columns = dict[str, exp.Expr]
+"""Columns by their names in small letters."""
 
 
 @final
@@ -37,9 +40,17 @@ class Reading:
         if source is None:
             refuse(select, "has no FROM; name a table")
         check(source)
-        joins = select.args.get("joins") or []
+        self._joins(source.this, select.args.get("joins") or [])
+        where = select.args.get("where")
+        if where is not None:
+            check(where)
+            scope.joined.conditions += [Condition(node=one, scope=scope) for one in conjuncts(where.this)]
+
+    def _joins(self, first: exp.Expr, joins: list[exp.Join]) -> None:
+        """Add a table and those that are joined with it, one after the other."""
+        scope = self._scope
         outer_joins = any(join.side in ("RIGHT", "FULL") for join in joins)
-        self._source(source.this, flat=not outer_joins)
+        self._source(first, flat=not outer_joins)
         for place, join in enumerate(joins):
             check(join)
             side, kind, method = join.side, join.kind, join.method
@@ -53,17 +64,15 @@ class Reading:
                 )
             before = len(scope.sources)
             left = {name.lower(): value for one in scope.sources for name, value in one.columns} | scope.merged
-            self._source(join.this, flat=not side and not outer_joins)
+            merged = self._source(join.this, flat=not side and not outer_joins)
+            own = {name.lower(): value for one in scope.sources[before:] for name, value in one.columns} | merged
+            scope.merged |= {name: value for name, value in merged.items() if name not in left}
             on = [Condition(node=one, scope=scope) for one in conjuncts(join.args.get("on"))]
-            on += self._using(join, left, scope.sources[before:])
+            on += self._using(join, left, own)
             if side:
                 self._outer(side, before, on)
             else:
                 scope.joined.conditions += on
-        where = select.args.get("where")
-        if where is not None:
-            check(where)
-            scope.joined.conditions += [Condition(node=one, scope=scope) for one in conjuncts(where.this)]
 
     def _exists(self, join: exp.Join) -> exp.Expr:
         """The condition that a SEMI JOIN is, or an ANTI JOIN: [NOT] EXISTS."""
@@ -97,9 +106,8 @@ class Reading:
         for source in optional:
             source.nullable = True
 
-    def _using(self, join: exp.Join, left: dict[str, exp.Expr], right: list[Source]) -> list[Condition]:
+    def _using(self, join: exp.Join, left: Columns, own: Columns) -> list[Condition]:
         """The equalities of USING and NATURAL, whose columns stand for both sides."""
-        own = {name.lower(): value for one in right for name, value in one.columns}
         wanted = [one.name.lower() for one in join.args.get("using") or []]
         if join.method == "NATURAL":
             wanted = [name for name in own if name in left]
@@ -126,8 +134,10 @@ class Reading:
         ]
         return right if ranks[1] < ranks[0] else left
 
-    def _source(self, node: exp.Expr, *, flat: bool) -> None:
-        """One table or subquery of FROM."""
+    def _source(self, node: exp.Expr, *, flat: bool) -> Columns:
+        """One table or subquery of FROM, or joins in parentheses; of these the columns that stand for both sides."""
+        if isinstance(node, exp.Subquery) and _has_joins(node.this):
+            return self._parenthesised(node, flat=flat)
         check(node)
         alias = node.args.get("alias")
         if alias is not None:
@@ -142,7 +152,7 @@ class Reading:
             inner = node.this
             if flat and _by_row(inner):
                 self._flat(inner, node.alias, given, self._scope.ctes)
-                return
+                return {}
             relation = self._compiler.query(inner, self._scope.ctes)
         elif isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
             relation, parts = self._table(node)
@@ -152,11 +162,52 @@ class Reading:
             flat and (written := self._compiler.written.get(id(relation))) is not None
         ):  # of WITH, as the subquery itself
             self._flat(written.select, name, [*given, *written.columns[len(given) :]], written.ctes)
-            return
+            return {}
         item = self._compiler.put(relation)
         self._scope.joined.items.append(item)
         columns: list[tuple[str, exp.Expr]] = [(field.name, atom(item.alias, field.at)) for field in relation.fields]
         self._name(Source(alias=name, columns=names.renamed(columns, given, name), table=parts))
+        return {}
+
+    def _parenthesised(self, node: exp.Subquery, *, flat: bool) -> Columns:
+        """Joins in parentheses, whose tables keep their names where the whole has none.
+
+        Inner joins take them as a part of the FROM; outer joins as a subquery, of which all columns are selected.
+        """
+        check(node)
+        first = node.this.copy()
+        joins = first.args.pop("joins", None) or []
+        alias = node.args.get("alias")
+        if not joins and alias is None:
+            return self._source(first, flat=flat)
+        if alias is not None:
+            select = exp.Select(expressions=[exp.Star()], from_=exp.From(this=first), joins=joins)
+            return self._source(exp.Subquery(this=select, alias=alias.copy()), flat=flat)
+        flat = flat and not any(join.side in ("RIGHT", "FULL") for join in joins)
+        inner = Scope(outer=self._scope.outer, ctes=self._scope.ctes, joined=self._scope.joined if flat else Joined())
+        Reading(self._compiler, inner)._joins(first, joins)
+        if flat:
+            for source in inner.sources:
+                self._name(source)
+            return inner.merged
+        places = [(source, name, value) for source in inner.sources for name, value in source.columns]
+        listed = [
+            exp.column(exp.to_identifier(name, quoted=True), table=exp.to_identifier(source.alias, quoted=True)).as_(
+                f"x{i}"
+            )
+            for i, (source, name, _) in enumerate(places)
+        ]
+        relation = self._compiler.query(
+            exp.Select(expressions=listed, from_=exp.From(this=first), joins=joins), self._scope.ctes
+        )
+        item = self._compiler.put(relation)
+        self._scope.joined.items.append(item)
+        found = [atom(item.alias, field.at) for field in relation.fields]
+        for source in inner.sources:
+            columns = [(name, found[i]) for i, (one, name, _) in enumerate(places) if one is source]
+            self._name(Source(alias=source.alias, columns=columns, table=source.table))
+        values = [value for _, _, value in places]
+        return {name: found[values.index(value)] for name, value in inner.merged.items()}
 
     def _table(self, node: exp.Table) -> tuple[Relation, tuple[str, ...]]:
         if len(node.parts) == 1 and node.name.lower() in self._scope.ctes:
@@ -203,6 +254,13 @@ def defined(compiler: "Compiler", cte: exp.CTE, before: dict[str, Relation]) -> 
 def _by_row(query: exp.Expr) -> bool:
     """Whether a subquery works row by row, so that it may be a part of the FROM that it stands in."""
     return isinstance(query, exp.Select) and plain(query) and not _nested(query) and not _turned(query)
+
+
+def _has_joins(inner: exp.Expr) -> bool:
+    """Whether what stands in parentheses is no query, but a table of its own name or joins."""
+    return isinstance(inner, exp.Table) or (
+        isinstance(inner, exp.Subquery) and bool(inner.args.get("joins") or inner.args.get("alias"))
+    )
 
 
 def _turned(select: exp.Select) -> bool:
