@@ -202,7 +202,7 @@ class Reading:
         )
         item = self._compiler.put(relation)
         self._scope.joined.items.append(item)
-        found = [atom(item.alias, field.at) for field in relation.fields]
+        found: list[exp.Expr] = [atom(item.alias, field.at) for field in relation.fields]
         for source in inner.sources:
             columns = [(name, found[i]) for i, (one, name, _) in enumerate(places) if one is source]
             self._name(Source(alias=source.alias, columns=columns, table=source.table))
