@@ -203,8 +203,18 @@ class Statements:
                     "CROSS JOIN" if source in ("t", "u") else "JOIN",
                 ]
             )
+            joined = f"{source} AS {alias}"
+            if word in ("JOIN", "LEFT JOIN") and rng.random() < 0.3:  # in parentheses, with a third one
+                source, found = self.source(depth)
+                third = self.alias()
+                more = {f"{third}.{c}": type_ for c, type_ in found.items()}
+                joined = (
+                    f"({joined} {rng.choice(['JOIN', 'LEFT JOIN'])} {source} AS {third} ON {self.condition(new, more)})"
+                )
+                new = new | more
             on = "" if word == "CROSS JOIN" else f" ON {self.condition(columns, new)}"
-            text += f" {word} {source} AS {alias}{on}"
+            text = f"({text})" if rng.random() < 0.2 and text.count(" JOIN ") else text
+            text += f" {word} {joined}{on}"
             columns |= {} if word in ("SEMI JOIN", "ANTI JOIN") else new
         if rng.random() < 0.4:
             text += f" WHERE {self.nested(columns)}"
