@@ -326,7 +326,7 @@ def test_removing_a_unit_changes_its_own_rows_alone(seed: int) -> None:
     with duckdb.connect() as con:
         fill(con, rng)
         known = bounds(con)
-        for _ in range(60):
+        for _ in range(90):
             text = statements.select()
             found = compiled(con, text, known)
             if found is None:
@@ -350,7 +350,7 @@ def test_the_order_of_tables_and_conditions_changes_no_row(seed: int) -> None:
     with duckdb.connect() as con:
         fill(con, rng)
         known = bounds(con)
-        for _ in range(60):
+        for _ in range(90):
             text = statements.select()
             found, plain = (compiled(con, text, known, as_written=as_written) for as_written in (False, True))
             assert (found is None) == (plain is None), text
@@ -372,7 +372,7 @@ def test_the_same_where_keys_are_declared_alone(seed: int, twice: bool) -> None:
     with duckdb.connect() as con:
         fill(con, rng, twice=twice)
         known = bounds(con)
-        for _ in range(60):
+        for _ in range(90):
             text = statements.select()
             found = compiled(con, text, known, enforced=False)
             if found is None:
