@@ -303,8 +303,7 @@ def test_links_and_databases(hospital: Loaded) -> None:
     )
     assert [step[:2] for step in steps] == [
         ("patients", "rows"),
-        ("visits", "rows"),
-        ("visits", "parents in patients"),
+        ("visits", "links to patients and clinics"),
         ("drugs", "rows"),
     ]
     assert "'drugs' has no column of the unit, so its rows get no visit_id" in steps[-1][2]
