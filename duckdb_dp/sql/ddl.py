@@ -84,7 +84,10 @@ class Target:
         if parent in copied:
             return f"'{parent[2]}' is public, and these links to it are not drawn: {columns} unknown"
         if parent == self.table.name:
-            return f"'{parent[2]}' refers to the table itself: {columns} unknown"
+            drawn_where = (
+                "such links are drawn where it is protected without a unit, and has a key that is no attribute"
+            )
+            return f"'{parent[2]}' refers to the table itself: {columns} unknown ({drawn_where})"
         became = "drawn as any column" if drawn else "NULL" if all(name in kept for name in own) else "left out"
         table = quoted_name(parent[2])
         return (
