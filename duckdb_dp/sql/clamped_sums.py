@@ -156,7 +156,8 @@ class ClampedSums:
 
     avg(x) is c + S / N with S the sum of x - c, c the middle of x's bounds, and N the rows where x is known: then the
     noise of S does not include that of N, which would be most of it for numbers far from 0. Where S and N are there, sum(x) is
-    S + c N, and count(*) is N plus the rows where x is not known, which cost nothing beside N.
+    S + c N, and count(*) is N plus the rows where x is not known, which cost nothing beside N. Where the request says the norm of what a
+    unit adds, c is 0: that norm is meant of x, and would cut off nearly all of x - c where x is mostly far from the middle of its bounds.
 
     Args:
         row: checks an expression over the columns of a row.
@@ -167,6 +168,7 @@ class ClampedSums:
         quantile: (aggregate, its value, the text of its condition, all conditions) -> the quantile.
         never: SQL of columns of numbers that are never NULL nor NaN, so that count(x) is count(*).
         told: SQL of the columns of which conditions say so.
+        plain: whether c is 0.
     """
 
     def __init__(
@@ -179,9 +181,10 @@ class ClampedSums:
         quantile: Callable[[exp.Expr, exp.Expr, str, Sequence[exp.Expr]], Sum],
         never: Collection[str],
         told: Callable[[Sequence[exp.Expr]], Collection[str]],
+        plain: bool,
     ) -> None:
         self._row, self._marker, self._quantile, self._never = row, marker, quantile, frozenset(never)
-        self._condition, self._told = condition, told
+        self._condition, self._told, self._plain = condition, told, plain
         self._unit, self._declared = set(unit), declared
         self._places: dict[Sum, int] = {}
         self._ratios: dict[tuple[str, str], _Asked] = {}
@@ -214,8 +217,7 @@ class ClampedSums:
         """c of avg = c + S / N; None for other expressions."""
         if not is_aggregate(node) or not isinstance((asked := self._asked(node)).node, exp.Avg):
             return None
-        one = self._sum(asked)
-        return one.low / 2 + one.high / 2
+        return self._middle(self._sum(asked))
 
     def expression(self, node: exp.Expr, *, raw: bool = False) -> exp.Expr:
         """An aggregate as an expression over sums, which are noted.
@@ -329,13 +331,16 @@ class ClampedSums:
         always = one.value in self._never or one.value in self._told(own)
         return Sum(where=one.where) if always else _rows_of(one, "known")
 
+    def _middle(self, one: Sum) -> float:
+        return 0.0 if self._plain else one.low / 2 + one.high / 2
+
     def _moments(self, asked: _Asked, raw: bool) -> exp.Expr:
         """sum, avg, variance and stddev from clamped sums of x - c, of its square, and of 1."""
         one = self._sum(asked)
-        centre = one.low / 2 + one.high / 2
+        centre = self._middle(one)
         total = self._place(replace(one, centre=centre)).sql("duckdb")
         n = self._place(self._known(one)).sql("duckdb")
-        if isinstance(asked.node, exp.Sum) and one.chosen:
+        if isinstance(asked.node, exp.Sum) and (one.chosen or self._plain):
             return parse_one(total, dialect="duckdb")
         if isinstance(asked.node, exp.Sum):
             return parse_one(f"CAST({centre!r} AS DOUBLE) * {n} + {total}", dialect="duckdb")

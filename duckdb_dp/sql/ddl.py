@@ -77,13 +77,17 @@ class Target:
 
     def _unknown(self, parent: Name, columns: str, copied: Collection[Name]) -> str:
         """Why columns that refer to a table are not drawn, and what would keep them."""
+        own, kept, filled = columns.split(", "), self.columns, {name.lower() for name in self.filled}
+        drawn = all(name.lower() in filled for name in own)
+        if parent in copied and drawn:
+            return f"'{parent[2]}' is public, and {columns}, which refers to it, is drawn as any column"
         if parent in copied:
             return f"'{parent[2]}' is public, and these links to it are not drawn: {columns} unknown"
         if parent == self.table.name:
-            return f"'{parent[2]}' refers to the table itself: {columns} unknown"
-        kept, filled = self.columns, {name.lower() for name in self.filled}
-        own = columns.split(", ")
-        drawn = all(name.lower() in filled for name in own)
+            drawn_where = (
+                "such links are drawn where it is protected without a unit, and has a key that is no attribute"
+            )
+            return f"'{parent[2]}' refers to the table itself: {columns} unknown ({drawn_where})"
         became = "drawn as any column" if drawn else "NULL" if all(name in kept for name in own) else "left out"
         table = quoted_name(parent[2])
         return (

@@ -43,7 +43,7 @@ def parts(
     *,
     pure: bool,
     found: Mapping[str, Attribute] | None = None,
-    norms: bool = False,
+    norms: str = "",
     never: Collection[str] = (),
     once: bool = True,
 ) -> list[GroupedSums]:
@@ -57,18 +57,18 @@ def parts(
         declared: the declarations.
         pure: whether only pure DP will do.
         found: columns to group by whose values are found first, with placeholders; they bound nothing.
-        norms: whether what a unit adds is bounded by its norm, and not by its rows.
+        norms: 'typed' or 'chosen' where what a unit adds is bounded by its norm; '' where its rows are bounded.
         never: columns that are never NULL, as the table is declared.
-        once: whether counts of rows that are the same as none is NULL are measured once, and conditions of one meaning have one form;
-            earlier versions did not.
+        once: whether counts of rows that are the same as none is NULL are measured once, conditions of one meaning have one form, and
+            typed norms are of x; earlier versions did not.
 
     Raises:
         DPError: it cannot be answered; the message says what would work.
     """
-    known = counted(columns, never) if norms or once else ()
     by = partial(told, columns) if once else no_columns
+    known = (counted(columns, never) if norms or once else (), by, norms == "typed" and once)
     with nullcontext() if once else in_form(1):
-        parts = _Compiler(select, number, columns, unit, declared, pure, found or {}, known, by).parts()
+        parts = _Compiler(select, number, columns, unit, declared, pure, found or {}, known).parts()
     return [by_norm(columns, part) for part in parts] if norms else parts
 
 
@@ -84,8 +84,7 @@ class _Compiler:
         declared: Mapping[str, Attribute],
         pure: bool,
         found: Mapping[str, Attribute],
-        never: Sequence[str],
-        by: Callable[[Sequence[exp.Expr]], Collection[str]],
+        known: tuple[Sequence[str], Callable[[Sequence[exp.Expr]], Collection[str]], bool],
     ) -> None:
         self._text = select.sql("duckdb")
         self._types, self._number = columns, number
@@ -101,7 +100,7 @@ class _Compiler:
         self._check_qualifiers()
         self._aliases = {item.alias.lower(): item.unalias() for item in select.expressions if item.alias}
         self._keys = Keys()
-        self._unit, self._pure, self._known = [name.lower() for name in unit], pure, (never, by)
+        self._unit, self._pure, self._known = [name.lower() for name in unit], pure, known
 
     def _check_qualifiers(self) -> None:
         """Refuse columns of other tables, and fields of structs, which look like them."""

@@ -153,7 +153,7 @@ def _together(session: Session, arguments: Arguments, place: Place, seen: str) -
         _row(
             dataset,
             [
-                protect_together.note(dataset),
+                protect_together.note(dataset, known),
                 *notes,
                 *_of_generated(session, (dataset.catalog, dataset.schema, dataset.name)),
             ],

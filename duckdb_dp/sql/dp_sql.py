@@ -183,7 +183,7 @@ def _direct(
             how = {"bounded": bounded, "finds": given is not None, "as_written": as_written}
             owners.append(asked.Asked(session, dataset, place, **how))
             owners[0].declared |= declared if len(selects) > 1 and not joined else {}
-        return owners[0].parts(select, number, pure=pure, norms=bounds.auto, found=placeholders, once=not as_written)
+        return owners[0].parts(select, number, pure=pure, norms=bounds.norms, found=placeholders, once=not as_written)
 
     if joined:
         found = [part for number, select in enumerate(selects, 1) for part in by_owner(number, select)]
@@ -210,7 +210,7 @@ def _direct(
                     declared,
                     pure=pure,
                     found=placeholders,
-                    norms=bounds.auto,
+                    norms=bounds.norms,
                     never=never,
                     once=not as_written,
                 )

@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from duckdb_dp.accounting.ledger import Dataset
@@ -21,7 +21,16 @@ from duckdb_dp.sql.precision import refuse
 from duckdb_dp.sql.registry import Function, Rows, register
 from duckdb_dp.sql.row_bounds import MOST_ROWS
 from duckdb_dp.sql.session import Session
-from duckdb_dp.synthesis.database import Name, Reference, Table, is_link, parents_first
+from duckdb_dp.synthesis.database import (
+    Name,
+    Reference,
+    Table,
+    is_link,
+    number_columns,
+    parents_first,
+    refers_by_keys,
+    with_referred_keys,
+)
 from duckdb_dp.synthesis.links.columns import DEFAULT as LINKING
 from duckdb_dp.synthesis.links.methods import METHODS
 from duckdb_dp.synthesis.table.columns import DEFAULT
@@ -80,9 +89,9 @@ def plan(
     if isinstance(bounds, dict) and (odd := {one.lower() for one in bounds} - {one.name.lower() for one in found}):
         raise DPError(f"max_rows names {few(sorted(map(repr, odd)))}; the tables are {few(one.name for one in found)}.")
     datasets = [_bounded(one, arguments) for one in found]
-    tables = _keyed([_table(session, known, dataset) for dataset in datasets])
+    tables = with_referred_keys([_table(session, known, dataset) for dataset in datasets])
     public = _public_parents(session, tables)
-    ordered = parents_first([*tables, *(table for table in public if _keys(table, tables))])
+    ordered = parents_first([*tables, *(table for table in public if refers_by_keys(table, tables))])
     copied = {table.name for table in public}
     chosen = {table.name: dataset for table, dataset in zip(tables, datasets, strict=True)}
     steps = [
@@ -190,23 +199,6 @@ def _public_parents(session: Session, tables: Sequence[Table]) -> list[Table]:
     return list(found.values())
 
 
-def _keys(parent: Table, tables: Sequence[Table]) -> bool:
-    """Whether all columns that tables refer to are a key, as links need."""
-    return all(parent.distinct(r.key) for table in tables for r in table.references if r.parent == parent.name)
-
-
-def _keyed(tables: Sequence[Table]) -> list[Table]:
-    """The tables, with what others refer to as a key: synthetic rows are numbered by it, whether the original has it or not."""
-    found = []
-    for table in tables:
-        referred = [r.key for other in tables for r in other.references if r.parent == table.name != other.name]
-        known = [set(key) for key in table.keys]
-        found.append(
-            replace(table, keys=(*table.keys, *(key for key in dict.fromkeys(referred) if set(key) not in known)))
-        )
-    return found
-
-
 def _steps(
     session: Session,
     dataset: Dataset,
@@ -224,7 +216,8 @@ def _steps(
     # The table's own rows can be referred to when all else of them is there.
     known += [r for r in table.references if contribution_bounds.may_refer_to_itself(dataset, table, declared, r)]
     made = [reference for reference in known if session.ledger.dataset(*reference.parent) is not None]
-    if len(made) < len(known) and not (len(made) == 1 and len(known) == 2 and is_link(table, tables)):
+    linking = len(known) == 2 and is_link(table, _drawn(session, tables))
+    if len(made) < len(known) and not (len(made) == 1 and linking):
         known = made  # links to a public table alone are of no unit
     for reference in made:
         types = by_name[reference.parent].columns
@@ -235,7 +228,11 @@ def _steps(
             )
     held = {column for reference in known for column in reference.columns}
     attributes = tuple(name for name in declared if name not in held)
-    numbering = _key(table, tables) or declared_key(session, dataset)
+    numbering = number_columns(table, tables) or declared_key(session, dataset)
+    if owned_by_join:  # whose references are not drawn: numbers in their place would join with rows of any parent
+        used = {column for one in tables for r in one.references if r.parent == table.name for column in r.key}
+        undrawn = {column for reference in table.references for column in reference.columns} - used
+        numbering = tuple(column for column in numbering if column not in undrawn)
     free = [column for column in numbering if column not in held and column not in attributes]
     key = tuple(column for column in free if dp_synthesize.numbered(table.columns[column]))
     plan_of = Target(
@@ -249,7 +246,7 @@ def _steps(
     plan_of.note_references(copied, ownerless=owned_by_join)
     own = full_name(*target, dataset.name)
     fresh = {"fresh": True} if flag(arguments, "fresh") else {}
-    if is_link(table, tables) and len(known) == 2:
+    if linking and len(known) == 2:  # both of them are drawn
         synthetic = {reference.role: full_name(*target, reference.parent[2]) for reference in known}
         more = {"synthetic": synthetic, "method": word(arguments, "link_method", LINKING), **fresh}
         if arguments.get("max_degree") is not None:
@@ -292,6 +289,12 @@ def _steps(
         )  # fmt: skip
 
 
+def _drawn(session: Session, tables: Iterable[Table]) -> list[Table]:
+    """The tables whose references are drawn, which those without a column of the unit have none of."""
+    found = [(table, session.ledger.dataset(*table.name)) for table in tables]
+    return [table for table, dataset in found if dataset is None or not owners.by_join(session, dataset)]
+
+
 def _undeclared(arguments: Arguments) -> str:
     """What becomes of columns that were never declared.
 
@@ -322,12 +325,6 @@ def _dataset_of(session: Session, table: Table) -> Dataset:
     return found
 
 
-def _key(table: Table, tables: Sequence[Table]) -> tuple[str, ...]:
-    """The columns that number a table's rows: its key, or what others refer to."""
-    referred = [reference.key for other in tables for reference in other.references if reference.parent == table.name]
-    return tuple(dict.fromkeys([*table.key, *(column for key in referred for column in key)]))
-
-
 def _weights(steps: Sequence[Step], asked: object) -> list[float]:
     found = {step.dataset.name.lower(): 1.0 for step in steps}
     if asked is not None:
@@ -355,9 +352,12 @@ def _price(session: Session, steps: Sequence[Step], typed: Budget, source: tuple
             f"'{d.name}' {d.accounting} {'' if d.cost_delta is None else f'{d.cost_delta:g}'}"
             for d in datasets.values()
         )
+        deltas = [d.cost_delta for d in datasets.values() if d.cost_delta is not None]
+        alike = len({d.accounting for d in datasets.values()}) == 1 and len(deltas) == len(datasets)
         raise DPError(
-            f"one total needs one accounting and one delta, and the tables have several ({names}); protect them alike, or "
-            "make some of them alone with tables := [...]"
+            f"one total needs one accounting and one delta, and the tables have several ({names}); "
+            + (f"write the least, delta := {min(deltas):g}, or " if alike else "protect them alike, or ")
+            + "make some of them alone with tables := [...]"
         )
     ((accounting, budget),) = kinds
     total = accounting.cost(budget)

@@ -39,7 +39,7 @@ def parts(
     *,
     pure: bool,
     found: Mapping[str, Attribute],
-    norms: bool,
+    norms: str,
     never: Collection[str],
     once: bool = True,
 ) -> list[GroupedSums]:

@@ -69,8 +69,13 @@ def members(
     return found, unit.columns, f"add or remove one '{written}' with all its rows of {names}"
 
 
-def note(dataset: Dataset) -> str:
-    """What is said of a member when it is protected: whose its rows are, and how many of them count."""
+def note(dataset: Dataset, known: Mapping[Name, Table]) -> str:
+    """What is said of a member when it is protected: whose its rows are, and how many of them count.
+
+    Args:
+        dataset: as the member sees it.
+        known: the tables, with their keys.
+    """
     assert dataset.member is not None
     kept = (
         "each request of dp_sql chooses privately how many of its rows count, and other functions need a number: max_rows := 5, say, or 1 "
@@ -82,7 +87,13 @@ def note(dataset: Dataset) -> str:
     if dataset.member.reference is None:
         return kept
     reference = Reference.from_json(json.loads(dataset.member.reference))
-    return f"a row is of whom '{reference.parent[2]}' says by {', '.join(map(repr, reference.columns))}; {kept}"
+    parent = catalog.find(known, reference.parent)
+    several = (
+        "" if parent is None or parent.distinct(reference.key) else ", and counts once for each where that says several"
+    )
+    return (
+        f"a row is of whom '{reference.parent[2]}' says by {', '.join(map(repr, reference.columns))}{several}; {kept}"
+    )
 
 
 def _table(session: Session, asked: object, place: Place, known: Mapping[Name, Table]) -> Table:

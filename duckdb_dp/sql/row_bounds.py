@@ -34,6 +34,11 @@ class Bounds:
     clip: float | None = None
 
     @property
+    def norms(self) -> str:
+        """'typed' where the call says the norm that bounds what a unit adds, 'chosen' where its budget does, '' where rows are bounded."""
+        return "" if not self.auto else "chosen" if self.clip is None else "typed"
+
+    @property
     def options(self) -> tuple[tuple[str, Any], ...]:
         """What the request says of it beside ``max_rows``."""
         return () if self.clip is None else (("clip", self.clip),)

@@ -1,7 +1,7 @@
 """The schema for synthesis: tables, keys and foreign keys, and the order in which tables are made; no data."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, final
 
 from duckdb_dp.errors import DPError, as_sql, few
@@ -181,3 +181,26 @@ def _refers(table: Table, other: Table) -> bool:
 
 def _same(one: Name, other: Name) -> bool:
     return tuple(part.lower() for part in one) == tuple(part.lower() for part in other)
+
+
+def refers_by_keys(parent: Table, tables: Sequence[Table]) -> bool:
+    """Whether all columns that tables refer to are a key, as links need."""
+    return all(parent.distinct(r.key) for table in tables for r in table.references if r.parent == parent.name)
+
+
+def with_referred_keys(tables: Sequence[Table]) -> list[Table]:
+    """The tables, with what others refer to as a key: synthetic rows are numbered by it, whether the original has it or not."""
+    found = []
+    for table in tables:
+        referred = [r.key for other in tables for r in other.references if r.parent == table.name != other.name]
+        known = [set(key) for key in table.keys]
+        found.append(
+            replace(table, keys=(*table.keys, *(key for key in dict.fromkeys(referred) if set(key) not in known)))
+        )
+    return found
+
+
+def number_columns(table: Table, tables: Sequence[Table]) -> tuple[str, ...]:
+    """The columns that number a table's rows: its key, or what others refer to."""
+    referred = [reference.key for other in tables for reference in other.references if reference.parent == table.name]
+    return tuple(dict.fromkeys([*table.key, *(column for key in referred for column in key)]))

@@ -49,6 +49,15 @@ def test_a_declared_norm_costs_nothing_and_clips_there(con: duckdb.DuckDBPyConne
     assert all([100] in row[-2:] for row in rows)
 
 
+def test_a_declared_norm_is_of_the_values_themselves(con: duckdb.DuckDBPyConnection) -> None:
+    """An average is of no more than its sum is: of x less the middle of wide bounds nearly all would be cut off."""
+    con.execute("DELETE FROM t WHERE u = 999; CALL dp_attribute('t', 'd', low := 0, high := 1000, step := 100)")
+    _, ((m, *_),) = asked(con, "SELECT avg(d) AS m FROM t", "mu := 20, clip := 50")
+    assert m == pytest.approx(con.execute("SELECT avg(d) FROM t").fetchall()[0][0], abs=0.01)
+    _, ((s, *_),) = asked(con, "SELECT stddev_pop(d) AS s FROM t", "mu := 20, clip := 50")
+    assert s == pytest.approx(con.execute("SELECT stddev_pop(d) FROM t").fetchall()[0][0], abs=0.01)
+
+
 @pytest.mark.slow
 def test_sums_averages_and_variances_need_no_bounds(con: duckdb.DuckDBPyConnection) -> None:
     con.execute("DELETE FROM t WHERE u = 999")

@@ -450,3 +450,37 @@ def test_public_parents_are_copied_and_linked_to_as_they_are(db: Any) -> None:
     assert db(
         "SELECT count(*) > 0 FROM dp_links('seen', synthetic := {'viewers': 'others', 'films': 'films'}, rho := 100)"
     ) == [(True,)]
+
+
+def test_what_names_no_unit_keeps_no_links_from_being_drawn_and_gets_no_keys_of_others(db: Any) -> None:
+    """Lines of orders name no client: orders link clients and public wares all the same, and a line has no number that joins with any order."""
+    db("""CREATE TABLE wares (ware INTEGER PRIMARY KEY, large BOOLEAN); CREATE TABLE clients (client INTEGER PRIMARY KEY, vip BOOLEAN);
+        CREATE TABLE orders (number INTEGER PRIMARY KEY, client INTEGER REFERENCES clients (client), ware INTEGER REFERENCES wares (ware), paid BOOLEAN);
+        CREATE TABLE lines (number INTEGER REFERENCES orders (number), line INTEGER, gift BOOLEAN, PRIMARY KEY (number, line));
+        CREATE TABLE thanks (number INTEGER PRIMARY KEY REFERENCES orders (number), stars INTEGER);
+        INSERT INTO wares SELECT i, i % 2 = 0 FROM range(20) t(i); INSERT INTO clients SELECT i, i % 2 = 0 FROM range(60) t(i);
+        INSERT INTO orders SELECT i, i % 60, i % 20, i % 3 = 0 FROM range(120) t(i);
+        INSERT INTO lines SELECT i // 2, 1 + i % 2, i % 4 = 0 FROM range(240) t(i); INSERT INTO thanks SELECT i, 1 + i % 5 FROM range(90) t(i);
+        CALL dp_public('wares');
+        CALL dp_protect(['clients', 'orders', 'lines', 'thanks'], unit := 'clients.client', max_rows := 4, rho := 90);
+        CALL dp_attributes('clients'); CALL dp_attributes('orders'); CALL dp_attributes('lines', {'line': {'low': 1, 'high': 2}});
+        CALL dp_attribute('thanks', 'stars', low := 1, high := 5)""")
+    tables = "tables := ['clients', 'orders', 'lines', 'thanks']"
+    steps = db(f"SELECT dataset, what FROM dp_synthesize_database('main', target := 'syn', {tables}, rho := 9)")
+    assert ("orders", "links to clients and wares") in steps
+    assert db("SELECT count(*) > 50 FROM syn.orders JOIN syn.wares USING (ware) JOIN syn.clients USING (client)") == [
+        (True,)
+    ]
+    columns = "SELECT list(column_name ORDER BY column_name) FROM duckdb_columns() WHERE schema_name = 'syn' AND table_name = '{}'"
+    assert db(columns.format("lines")) == [(["gift", "line"],)]
+    assert db(columns.format("thanks")) == [(["stars"],)]
+
+
+def test_tables_of_several_deltas_are_made_at_the_least_one(db: Any) -> None:
+    """A part of delta that is kept for discovery leaves less to synthetic rows, and what a refusal says to write works."""
+    db("""CREATE TABLE cats AS SELECT i % 2 = 0 AS tame FROM range(40) t(i); CREATE TABLE dogs AS SELECT i % 3 = 0 AS tame FROM range(50) t(i);
+        CALL dp_protect('cats', epsilon := 9, delta := 1e-9, discovery_delta := 1e-10); CALL dp_protect('dogs', epsilon := 9, delta := 1e-9);
+        CALL dp_attributes('cats'); CALL dp_attributes('dogs')""")
+    made = "CALL dp_synthesize_database('main', target := 'syn', tables := ['cats', 'dogs'], epsilon := 2{})"
+    assert "write the least, delta := 9e-10, or" in db.refused(made.format(""))
+    assert len(db(made.format(", delta := 9e-10"))) == 2

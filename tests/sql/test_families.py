@@ -303,8 +303,7 @@ def test_links_and_databases(hospital: Loaded) -> None:
     )
     assert [step[:2] for step in steps] == [
         ("patients", "rows"),
-        ("visits", "rows"),
-        ("visits", "parents in patients"),
+        ("visits", "links to patients and clinics"),
         ("drugs", "rows"),
     ]
     assert "'drugs' has no column of the unit, so its rows get no visit_id" in steps[-1][2]
@@ -371,3 +370,19 @@ def test_columns_of_every_type_are_read_through_subqueries(exact: Loaded) -> Non
         f"CALL dp_view('v', 'SELECT {', '.join(f'c{i}' for i in range(len(COLUMN_TYPES)))}, id FROM t', max_rows := 5)"
     )
     assert len(listed) == len(COLUMN_TYPES) + 1
+
+
+def test_a_row_of_two_units_is_said_to_count_for_each(exact: Loaded) -> None:
+    """An account of two clients, through a table of owners whose account is no key: counted twice, as the note of dp_protect says."""
+    exact("""CREATE TABLE clients (client INTEGER PRIMARY KEY); INSERT INTO clients SELECT i FROM range(20) t(i);
+        CREATE TABLE accounts (account INTEGER PRIMARY KEY, open BOOLEAN); INSERT INTO accounts SELECT i, i % 2 = 0 FROM range(30) t(i);
+        CREATE TABLE owners (client INTEGER REFERENCES clients (client), account INTEGER REFERENCES accounts (account), PRIMARY KEY (client, account));
+        INSERT INTO owners SELECT i % 20, i FROM range(30) t(i); INSERT INTO owners SELECT 1 + i % 19, i FROM range(10) t(i);
+        CALL dp_link('accounts', "references" := {'account': 'owners.account'}); CALL dp_link('owners', "references" := {'client': 'clients.client'})""")
+    call = "dp_protect(['clients', 'owners', 'accounts'], unit := 'clients.client', max_rows := {'owners': 5, 'accounts': 5}, rho := 9)"
+    notes = {row[0].split(".")[-1]: row[-1] for row in exact(f"CALL {call}")}
+    assert notes["accounts"].startswith(
+        "a row is of whom 'owners' says by 'account', and counts once for each where that says several; "
+    )
+    assert notes["owners"].startswith("a row is of whom 'clients' says by 'client'; ")
+    assert exact("SELECT round(count) FROM dp_marginals('accounts', [], rho := 1)") == [(40,)]
