@@ -158,6 +158,8 @@ class ClampedSums:
     noise of S does not include that of N, which would be most of it for numbers far from 0. Where S and N are there, sum(x) is
     S + c N, and count(*) is N plus the rows where x is not known, which cost nothing beside N. Where the request says the norm of what a
     unit adds, c is 0: that norm is meant of x, and would cut off nearly all of x - c where x is mostly far from the middle of its bounds.
+    So it is where the norm is chosen, and sum(x) is asked too: sums are mostly of what has few large values, and then those of x are by far
+    the smaller ones.
 
     Args:
         row: checks an expression over the columns of a row.
@@ -168,7 +170,7 @@ class ClampedSums:
         quantile: (aggregate, its value, the text of its condition, all conditions) -> the quantile.
         never: SQL of columns of numbers that are never NULL nor NaN, so that count(x) is count(*).
         told: SQL of the columns of which conditions say so.
-        plain: whether c is 0.
+        norms: 'typed' or 'chosen' where what a unit adds is bounded by its norm; '' where its rows are bounded.
     """
 
     def __init__(
@@ -181,13 +183,14 @@ class ClampedSums:
         quantile: Callable[[exp.Expr, exp.Expr, str, Sequence[exp.Expr]], Sum],
         never: Collection[str],
         told: Callable[[Sequence[exp.Expr]], Collection[str]],
-        plain: bool,
+        norms: str,
     ) -> None:
         self._row, self._marker, self._quantile, self._never = row, marker, quantile, frozenset(never)
-        self._condition, self._told, self._plain = condition, told, plain
+        self._condition, self._told, self._norms = condition, told, norms
         self._unit, self._declared = set(unit), declared
         self._places: dict[Sum, int] = {}
         self._ratios: dict[tuple[str, str], _Asked] = {}
+        self._summed: set[tuple[str, str]] = set()
         self._conditions: list[exp.Expr] = []
 
     @property
@@ -206,6 +209,8 @@ class ClampedSums:
         for asked in map(self._asked, nodes):
             if type(asked.node) in (exp.Avg, *_VARIANCES):
                 self._ratios.setdefault(asked.key, asked)
+            elif isinstance(asked.node, exp.Sum):
+                self._summed.add(asked.key)
 
     def spread(self, node: exp.Expr) -> str:
         """Whether an aggregate is a 'variance' or a 'stddev'; '' for others."""
@@ -217,7 +222,7 @@ class ClampedSums:
         """c of avg = c + S / N; None for other expressions."""
         if not is_aggregate(node) or not isinstance((asked := self._asked(node)).node, exp.Avg):
             return None
-        return self._middle(self._sum(asked))
+        return self._middle(asked, self._sum(asked))
 
     def expression(self, node: exp.Expr, *, raw: bool = False) -> exp.Expr:
         """An aggregate as an expression over sums, which are noted.
@@ -331,16 +336,20 @@ class ClampedSums:
         always = one.value in self._never or one.value in self._told(own)
         return Sum(where=one.where) if always else _rows_of(one, "known")
 
-    def _middle(self, one: Sum) -> float:
-        return 0.0 if self._plain else one.low / 2 + one.high / 2
+    def _is_plain(self, asked: _Asked) -> bool:
+        """Whether c is 0."""
+        return self._norms == "typed" or (self._norms == "chosen" and asked.key in self._summed)
+
+    def _middle(self, asked: _Asked, one: Sum) -> float:
+        return 0.0 if self._is_plain(asked) else one.low / 2 + one.high / 2
 
     def _moments(self, asked: _Asked, raw: bool) -> exp.Expr:
         """sum, avg, variance and stddev from clamped sums of x - c, of its square, and of 1."""
         one = self._sum(asked)
-        centre = self._middle(one)
+        centre = self._middle(asked, one)
         total = self._place(replace(one, centre=centre)).sql("duckdb")
         n = self._place(self._known(one)).sql("duckdb")
-        if isinstance(asked.node, exp.Sum) and (one.chosen or self._plain):
+        if isinstance(asked.node, exp.Sum) and (one.chosen or self._is_plain(asked)):
             return parse_one(total, dialect="duckdb")
         if isinstance(asked.node, exp.Sum):
             return parse_one(f"CAST({centre!r} AS DOUBLE) * {n} + {total}", dialect="duckdb")

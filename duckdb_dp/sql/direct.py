@@ -29,7 +29,7 @@ from duckdb_dp.sql.grouping_sets import both, grouping_sets, of_found
 from duckdb_dp.sql.never_null import no_columns, told
 from duckdb_dp.sql.noisy_expressions import POSITIVE, ROOT, check_aliases, in_domain, product, spelled_out, unwrap
 from duckdb_dp.sql.quantile_sums import Quantiles, usual
-from duckdb_dp.sql.same_conditions import in_form, in_one_form
+from duckdb_dp.sql.same_conditions import NEWEST, form, in_form, in_one_form
 from duckdb_dp.sql.total_conditions import worked_out
 from duckdb_dp.sql.typed import type_of, typed
 
@@ -60,13 +60,13 @@ def parts(
         norms: 'typed' or 'chosen' where what a unit adds is bounded by its norm; '' where its rows are bounded.
         never: columns that are never NULL, as the table is declared.
         once: whether counts of rows that are the same as none is NULL are measured once, conditions of one meaning have one form, and
-            typed norms are of x; earlier versions did not.
+            norms may be of x and not of x less a middle; earlier versions did not.
 
     Raises:
         DPError: it cannot be answered; the message says what would work.
     """
     by = partial(told, columns) if once else no_columns
-    known = (counted(columns, never) if norms or once else (), by, norms == "typed" and once)
+    known = (counted(columns, never) if norms or once else (), by, norms if once and form() == NEWEST else "")
     with nullcontext() if once else in_form(1):
         parts = _Compiler(select, number, columns, unit, declared, pure, found or {}, known).parts()
     return [by_norm(columns, part) for part in parts] if norms else parts
@@ -84,7 +84,7 @@ class _Compiler:
         declared: Mapping[str, Attribute],
         pure: bool,
         found: Mapping[str, Attribute],
-        known: tuple[Sequence[str], Callable[[Sequence[exp.Expr]], Collection[str]], bool],
+        known: tuple[Sequence[str], Callable[[Sequence[exp.Expr]], Collection[str]], str],
     ) -> None:
         self._text = select.sql("duckdb")
         self._types, self._number = columns, number

@@ -17,8 +17,8 @@ _CANONICAL = 'AS \\"u0\\"'
 _RESPELT = re.compile(r"\b(BETWEEN|IN|NOT|GROUP)\b", re.IGNORECASE)
 """Words without which conditions of joins, and the keys of groups inside, are as they were first."""
 
-_RESPELT_AGAIN = re.compile(r"\b(BETWEEN|IN|OR|AND|NOT|TRUE|FALSE|\d{4}-\d\d-\d\d)\b", re.IGNORECASE)
-"""Words without which they are as they were before they took the form that they have now."""
+_RESPELT_AGAIN = re.compile(r"\b(BETWEEN|IN|OR|AND|NOT|TRUE|FALSE|SUM|\d{4}-\d\d-\d\d)\b", re.IGNORECASE)
+"""Words without which they, and what is summed, are as they were before they took the form that they have now."""
 
 
 @final
@@ -51,7 +51,7 @@ def forms(session: Session, request: Request, arguments: Arguments) -> tuple[int
     Privacy: costs nothing; reads the ledger alone.
     """
     if not has_sources(request):
-        return (1,) if any(part.where or any(one.where for one in part.sums) for part in request.direct) else ()
+        return (1,) if request.direct else ()
     asked = str(arguments.get("sql", "GROUP OR"))
     words = {2: _RESPELT_AGAIN, 1: _RESPELT}
     found = [number for number, one in words.items() if one.search(asked)]

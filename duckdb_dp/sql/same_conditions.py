@@ -24,7 +24,8 @@ WHOLE = 2**31
 
 NEWEST = 3
 """The form that conditions have now. In form 1 they are as they are written, in their order; in form 2 those of one table are,
-decimals and negative numbers keep their BETWEEN, and equalities with several numbers are no IN."""
+decimals and negative numbers keep their BETWEEN, and equalities with several numbers are no IN. In both sums beside averages are of
+values less the middle of their bounds, whatever bounds them."""
 
 _DECIMAL = re.compile(r"\d{1,15}\.\d{1,15}")
 
