@@ -8,7 +8,8 @@ LEAST = "CAST('-Infinity' AS DOUBLE)"
 
 Piece = str | int | tuple[str, int]
 """A piece of an expression over sums: SQL; the sum of that number; or ('known', i): whether sum i is clearly above 0; or
-('group', i): the i-th label of the group; or ('other', i): whether that stands for all values that are not found."""
+('stddev', i): the standard deviation of its noise; or ('group', i): the i-th label of the group; or ('other', i): whether that stands
+for all values that are not found."""
 
 
 def write_pieces(pieces: tuple[Piece, ...]) -> list[Any]:

@@ -158,13 +158,14 @@ class ClampedSums:
     noise of S does not include that of N, which would be most of it for numbers far from 0. Where S and N are there, sum(x) is
     S + c N, and count(*) is N plus the rows where x is not known, which cost nothing beside N. Where the request says the norm of what a
     unit adds, c is 0: that norm is meant of x, and would cut off nearly all of x - c where x is mostly far from the middle of its bounds.
-    So it is where the norm is chosen, and sum(x) is asked too: sums are mostly of what has few large values, and then those of x are by far
-    the smaller ones.
+    Where the norm is chosen, sum(x) is that of x itself, and an average has both c = 0 and the middle, of which the one with the smaller
+    noise is shown: which one that is depends on where values mostly are, and their bounds do not say it.
 
     Args:
         row: checks an expression over the columns of a row.
         condition: checks a condition on them, and gives it one form.
-        marker: (kind, number) -> what stands in an expression for a sum, 'a', or for whether it is clearly above 0, 'k'.
+        marker: (kind, number) -> what stands in an expression for a sum, 'a', for whether it is clearly above 0, 'k', or for the standard
+            deviation of its noise, 's'.
         unit: the columns that name the privacy unit, in lower case; none where every row is one.
         declared: the declarations.
         quantile: (aggregate, its value, the text of its condition, all conditions) -> the quantile.
@@ -190,7 +191,6 @@ class ClampedSums:
         self._unit, self._declared = set(unit), declared
         self._places: dict[Sum, int] = {}
         self._ratios: dict[tuple[str, str], _Asked] = {}
-        self._summed: set[tuple[str, str]] = set()
         self._conditions: list[exp.Expr] = []
 
     @property
@@ -209,8 +209,6 @@ class ClampedSums:
         for asked in map(self._asked, nodes):
             if type(asked.node) in (exp.Avg, *_VARIANCES):
                 self._ratios.setdefault(asked.key, asked)
-            elif isinstance(asked.node, exp.Sum):
-                self._summed.add(asked.key)
 
     def spread(self, node: exp.Expr) -> str:
         """Whether an aggregate is a 'variance' or a 'stddev'; '' for others."""
@@ -219,10 +217,11 @@ class ClampedSums:
         return "stddev" if _VARIANCES[type(kind)][1] else "variance"
 
     def centre(self, node: exp.Expr) -> float | None:
-        """c of avg = c + S / N; None for other expressions."""
+        """c of avg = c + S / N; None for other expressions, and where there are two of which one is shown."""
         if not is_aggregate(node) or not isinstance((asked := self._asked(node)).node, exp.Avg):
             return None
-        return self._middle(asked, self._sum(asked))
+        centres = self._centres(self._sum(asked))
+        return centres[0] if len(centres) == 1 else None
 
     def expression(self, node: exp.Expr, *, raw: bool = False) -> exp.Expr:
         """An aggregate as an expression over sums, which are noted.
@@ -336,33 +335,42 @@ class ClampedSums:
         always = one.value in self._never or one.value in self._told(own)
         return Sum(where=one.where) if always else _rows_of(one, "known")
 
-    def _is_plain(self, asked: _Asked) -> bool:
-        """Whether c is 0."""
-        return self._norms == "typed" or (self._norms == "chosen" and asked.key in self._summed)
-
-    def _middle(self, asked: _Asked, one: Sum) -> float:
-        return 0.0 if self._is_plain(asked) else one.low / 2 + one.high / 2
+    def _centres(self, one: Sum) -> list[float]:
+        """The c that averages have, of which the one with the smaller noise is shown."""
+        middle = one.low / 2 + one.high / 2
+        return {"": [middle], "typed": [0.0], "chosen": list(dict.fromkeys((0.0, middle)))}[self._norms]
 
     def _moments(self, asked: _Asked, raw: bool) -> exp.Expr:
         """sum, avg, variance and stddev from clamped sums of x - c, of its square, and of 1."""
         one = self._sum(asked)
-        centre = self._middle(asked, one)
-        total = self._place(replace(one, centre=centre)).sql("duckdb")
-        n = self._place(self._known(one)).sql("duckdb")
-        if isinstance(asked.node, exp.Sum) and (one.chosen or self._is_plain(asked)):
-            return parse_one(total, dialect="duckdb")
+        if isinstance(asked.node, exp.Sum) and (one.chosen or self._norms):
+            return self._place(one)
         if isinstance(asked.node, exp.Sum):
+            (centre,) = self._centres(one)
+            total, n = (self._place(each).sql("duckdb") for each in (replace(one, centre=centre), self._known(one)))
             return parse_one(f"CAST({centre!r} AS DOUBLE) * {n} + {total}", dialect="duckdb")
-        mean = f"{total} / {n}"
-        if isinstance(asked.node, exp.Avg):
-            text = mean if raw else f"CAST({centre!r} AS DOUBLE) + {mean}"
-        else:
-            sample, root = _VARIANCES[type(asked.node)]
-            squares = self._place(replace(one, centre=centre, square=True)).sql("duckdb")
-            text = f"({squares} / {n} - ({mean}) * ({mean}))" + (f" * {n} / greatest({n} - 1, 1)" if sample else "")
-            text = text if raw else f"sqrt(greatest({text}, 0))" if root else f"greatest({text}, 0)"
+        centres = self._centres(one)
+        found = [self._about(asked, replace(one, centre=centre), raw) for centre in centres]
+        text = found[0]
+        if len(found) > 1:
+            first, second = (
+                self._marker("s", self._places[replace(one, centre=centre)]).sql("duckdb") for centre in centres
+            )
+            less = f"coalesce({first} <= {second}, {first} IS NOT NULL)"
+            text = f"CASE WHEN {less} THEN {found[0]} ELSE {found[1]} END"
         known = self._marker("k", self._places[self._known(one)]).sql("duckdb")
         return parse_one(f"CASE WHEN {known} THEN {text} END", dialect="duckdb")
+
+    def _about(self, asked: _Asked, one: Sum, raw: bool) -> str:
+        """An average, a variance or a standard deviation from the sums about one c, which are noted."""
+        total, n = (self._place(each).sql("duckdb") for each in (one, self._known(replace(one, centre=0.0))))
+        mean = f"{total} / {n}"
+        if isinstance(asked.node, exp.Avg):
+            return mean if raw else f"CAST({one.centre!r} AS DOUBLE) + {mean}"
+        sample, root = _VARIANCES[type(asked.node)]
+        squares = self._place(replace(one, square=True)).sql("duckdb")
+        text = f"({squares} / {n} - ({mean}) * ({mean}))" + (f" * {n} / greatest({n} - 1, 1)" if sample else "")
+        return text if raw else f"sqrt(greatest({text}, 0))" if root else f"greatest({text}, 0)"
 
 
 def _rows_of(one: Sum, kind: str) -> Sum:

@@ -33,6 +33,8 @@ from duckdb_dp.sql.same_conditions import NEWEST, form, in_form, in_one_form
 from duckdb_dp.sql.total_conditions import worked_out
 from duckdb_dp.sql.typed import type_of, typed
 
+_KINDS = {"k": "known", "g": "group", "s": "stddev"}
+
 
 def parts(
     select: exp.Select,
@@ -299,11 +301,11 @@ class _Compiler:
             )
         found: list[Piece] = []
         last = 0
-        for match in re.finditer(rf'"{re.escape(self._mark)}([akg])(\d+)"', text):
+        for match in re.finditer(rf'"{re.escape(self._mark)}([akgs])(\d+)"', text):
             if match.start() > last:
                 found.append(text[last : match.start()])
             kind, index = match.group(1), int(match.group(2))
-            found.append(index if kind == "a" else ("known", index) if kind == "k" else ("group", index))
+            found.append(index if kind == "a" else (_KINDS[kind], index))
             last = match.end()
         if last < len(text):
             found.append(text[last:])

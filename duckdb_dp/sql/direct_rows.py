@@ -332,7 +332,7 @@ def _text(pieces: Sequence[Piece], plan: DirectPlan, moved: tuple[int, str] | No
         if isinstance(piece, int):
             return f"(a{piece} {moved[1]} s{piece})" if moved and moved[0] == piece else f"a{piece}"
         kind, index = piece
-        if kind in ("group", "other"):
+        if kind in ("group", "other", "stddev"):
             return f"{kind[0]}{index}"
         return f"(a{index} > {2 * plan.quantile!r} * s{index})"
 

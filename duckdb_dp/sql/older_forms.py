@@ -17,7 +17,9 @@ _CANONICAL = 'AS \\"u0\\"'
 _RESPELT = re.compile(r"\b(BETWEEN|IN|NOT|GROUP)\b", re.IGNORECASE)
 """Words without which conditions of joins, and the keys of groups inside, are as they were first."""
 
-_RESPELT_AGAIN = re.compile(r"\b(BETWEEN|IN|OR|AND|NOT|TRUE|FALSE|SUM|\d{4}-\d\d-\d\d)\b", re.IGNORECASE)
+_RESPELT_AGAIN = re.compile(
+    r"\b(BETWEEN|IN|OR|AND|NOT|TRUE|FALSE|SUM|F?AVG|MEAN|STDDEV\w*|VAR\w*|\d{4}-\d\d-\d\d)\b", re.IGNORECASE
+)
 """Words without which they, and what is summed, are as they were before they took the form that they have now."""
 
 

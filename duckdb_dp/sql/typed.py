@@ -312,6 +312,8 @@ def _text(pieces: Pieces) -> str:
             return piece
         if isinstance(piece, int):
             return f"a{piece}"
+        if piece[0] == "stddev":
+            return "NULL::DOUBLE"
         return "known" if piece[0] == "known" else f"{piece[0][0]}{piece[1]}"
 
     return f"({''.join(map(one, pieces))})"

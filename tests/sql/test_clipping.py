@@ -8,6 +8,7 @@ import pytest
 
 import duckdb_dp
 import duckdb_dp.testing
+from tests.conftest import Loaded
 
 AUTO = "unit := 'u', max_rows := 'auto'"
 
@@ -236,3 +237,48 @@ def test_a_budget_that_tells_nothing_is_answered(tmp_path: Path, epsilon: str, b
         ).fetchall()
         assert stddev > 1e6
         assert total is None
+
+
+@pytest.mark.parametrize("column", ["skewed", "even", "signed"])
+@pytest.mark.parametrize("group", ["", "kind"])
+def test_an_average_has_about_the_least_noise_of_both_middles(exact: Loaded, column: str, group: str) -> None:
+    """Of values far below the middle of their bounds, of those around it, and of those of both signs."""
+    exact(
+        "CREATE TABLE t AS SELECT i % 4000 AS u, 8 + i * 7 % 80 + CASE WHEN i % 50 = 0 THEN 900 ELSE 0 END AS skewed, 40 + i % 21 AS even, "
+        "i % 9 - 4 AS signed, ['a', 'b'][1 + i % 2] AS kind FROM range(9000) r(i)"
+    )
+    exact("CALL dp_protect('t', unit := 'u', rho := 1e6, max_rows := 'auto')")
+    exact("CALL dp_attribute('t', 'skewed', low := 0, high := 5000)")
+    exact("CALL dp_attribute('t', 'even', low := 0, high := 100)")
+    exact("CALL dp_attribute('t', 'signed', low := -10, high := 10)")
+    exact("""CALL dp_attribute('t', 'kind', "values" := ['a', 'b'])""")
+    middle = {"skewed": 2500, "even": 50, "signed": 0}[column]
+    by = f" GROUP BY {group}" if group else ""
+    found = {}
+    for name, text in {
+        "avg": f"avg({column})",
+        "of the middle": f"avg({column} - {middle})",
+        "of zero": f"sum({column}) / count({column})",
+    }.items():
+        rows = exact(
+            f"SELECT a, stddev FROM dp_sql('SELECT {text} AS a{f', {group}' if group else ''} FROM t{by}', rho := 0.1)"
+        )
+        found[name] = max(row[1] for row in rows)
+        for row in rows if name == "avg" else ():
+            ((true,),) = exact(f"SELECT avg({column}) FROM t")
+            assert abs(row[0] - true) < 8 * row[1] + 0.05 * abs(true)
+    assert found["avg"] < 1.5 * min(found["of the middle"], found["of zero"]), found
+
+
+def test_a_variance_is_of_the_middle_with_less_noise(exact: Loaded) -> None:
+    exact("CREATE TABLE t AS SELECT i % 4000 AS u, 8 + i * 7 % 80 AS skewed, 40 + i % 21 AS even FROM range(9000) r(i)")
+    exact("CALL dp_protect('t', unit := 'u', rho := 1e6, max_rows := 'auto')")
+    exact("CALL dp_attribute('t', 'skewed', low := 0, high := 5000)")
+    exact("CALL dp_attribute('t', 'even', low := 0, high := 100)")
+    for column in ("skewed", "even"):
+        ((true,),) = exact(f"SELECT stddev({column}) FROM t")
+        ((answer, low, high),) = exact(
+            f"SELECT a, ci_low, ci_high FROM dp_sql('SELECT stddev({column}) AS a FROM t', rho := 1)"
+        )
+        assert low < true < high, column
+        assert high - low < true, column
