@@ -146,12 +146,10 @@ CALL = "FROM dp_links('ratings', synthetic := {'users': 'u', 'movies': 'm'}, rho
 
 def limited_length(one: list[int], other: list[int]) -> float:
     """How far one unit moves pairs in which each is limited, over the length for which noise is calibrated."""
-    sizes = 3, 2, 4
+    sizes = 3, 2, 4, 3
     centres, scales = [np.full(n, 1 / n) for n in sizes], [np.arange(1.0, n + 1) for n in sizes]
-    found = [
-        LimitedPairs(centres=centres, scales=scales, pairs=[(0, 2), (1, 2)], bound=0.4, counted=0.1, rows=1)
-        for _ in range(2)
-    ]
+    options = {"bound": 0.4, "counted": 0.1, "rows": 1, "numbers": np.array([0, 0, 1, 2])}
+    found = [LimitedPairs(centres=centres, scales=scales, pairs=[(0, 2), (1, 2), (2, 3)], **options) for _ in range(2)]
     gone = np.subtract(*(query.apply(np.array(rows))[0] for query, rows in zip(found, (one, other), strict=True)))
     return float(np.linalg.norm(gone)) / found[0].squared_sensitivity ** 0.5
 

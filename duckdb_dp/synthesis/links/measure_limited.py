@@ -14,6 +14,7 @@ from duckdb_dp.synthesis.links.limited import LimitedPairs
 from duckdb_dp.synthesis.links.link_attributes import NoisyAttribute, NoisyPair, distribution
 from duckdb_dp.synthesis.links.matches import Match, extended
 from duckdb_dp.synthesis.links.measure_attributes import ROUNDING, pairs
+from duckdb_dp.synthesis.links.number_classes import NumberClasses
 from duckdb_dp.synthesis.links.per_unit import measure_shares
 
 ALONE, MOST_ALONE, SURE = 0.3, 0.6, 0.05
@@ -52,6 +53,7 @@ def wanted(
     units: Measured,
     most: int,
     matches: Sequence[Match] = (),
+    numbers: NumberClasses | None = None,
 ) -> tuple[list[Clique], float]:
     """(pairs of an attribute of the links and another one that are measured, what to spend).
 
@@ -66,11 +68,12 @@ def wanted(
         units: as measured.
         most: links of a unit, at most.
         matches: attributes that follow from two others, the likeliest first.
+        numbers: classes of how many links a unit has.
 
     Privacy: post-processing.
     """
-    domain, places = extended(domain, matches), {match.name: i for i, match in enumerate(matches)}
-    others = (*others, *places)
+    domain, places = _extended(domain, matches, numbers), {match.name: i for i, match in enumerate(matches)}
+    others = (*others, *places, *(() if numbers is None else (numbers.name,)))
 
     def turn(pair: Clique) -> int:
         return _free(domain, pair) * (1 + max(places.get(name, 0) for name in pair)) ** 2
@@ -94,6 +97,7 @@ def measure_limited(
     owners: Integers,
     rng: np.random.Generator,
     matches: Sequence[Match] = (),
+    numbers: NumberClasses | None = None,
 ) -> dict[str, NoisyAttribute]:
     """The links' attributes where one side is the unit: residuals of shares alone, and ``LimitedPairs`` of the pairs.
 
@@ -106,14 +110,15 @@ def measure_limited(
         attributes: those of the links.
         together: the pairs that ``wanted`` returned.
         total: units that have links, noisy.
-        ends: for each attribute of both sides, and each match, its code at every link that was drawn.
+        ends: for each attribute of both sides, each match, and classes of numbers, its code at every link that was drawn.
         owners: the unit of each of these.
         rng: the source of randomness of what is drawn.
         matches: attributes that follow from two others.
+        numbers: classes of how many links a unit has.
 
     Privacy: spends all that ``queryable`` has left, where there is anything to measure.
     """
-    domain, rho = extended(queryable.domain, matches), queryable.left * ROUNDING
+    domain, rho = _extended(queryable.domain, matches, numbers), queryable.left * ROUNDING
     found = {name: NoisyAttribute(shares=np.full(domain.sizes[name], 1 / domain.sizes[name])) for name in attributes}
     singles = [(name,) for name in attributes if domain.sizes[name] > 1]
     if not singles or rho <= 0:
@@ -127,7 +132,8 @@ def measure_limited(
     used = [match for match in matches if any(match.name in pair for pair in together)]
     needed = [*(name for pair in together for name in pair), *(end for m in used for end in (m.left, m.right))]
     counted = tuple(dict.fromkeys(name for name in needed if name in queryable.domain.sizes))
-    names = (*counted, *(match.name for match in used))
+    last = [] if numbers is None or not any(numbers.name in pair for pair in together) else [numbers]
+    names = (*counted, *(match.name for match in used), *(one.name for one in last))
     compared = [(names.index(match.left), names.index(match.right), match.same) for match in used]
     held = np.bincount(owners)[owners]
     mass = float((1 / held).sum())
@@ -144,12 +150,19 @@ def measure_limited(
     ]
     held = held[order]
     certainty = 2 * queryable.left * total**2
-    asked = _limited(names, together, shares, held, codes, compared, certainty, total, queryable.rows)
+    table = last[0].codes(np.arange(queryable.rows + 1)) if last else None
+    asked = _limited(names, together, shares, held, codes, compared, table, certainty, total, queryable.rows)
     ((answers, variance),) = queryable.answer_all([(rows_of(counted), asked, queryable.left * ROUNDING)])
     for name in found:
         noisy = _pairs_of(name, names, asked, answers, variance, total)
         found[name] = NoisyAttribute(shares=found[name].shares, pairs=noisy)
     return found
+
+
+def _extended(domain: Domain, matches: Sequence[Match], numbers: NumberClasses | None) -> Domain:
+    """The attributes with those that follow from them."""
+    found = extended(domain, matches)
+    return found if numbers is None else Domain({**found.sizes, numbers.name: len(numbers.starts)})
 
 
 def _for_alone(domain: Domain, singles: Sequence[Clique], rho: float, total: float) -> float:
@@ -171,6 +184,7 @@ def _limited(
     held: Integers,
     codes: Sequence[Integers],
     compared: Sequence[tuple[int, int, Integers]],
+    numbers: Integers | None,
     certainty: float,
     total: float,
     rows: int,
@@ -183,7 +197,7 @@ def _limited(
         shares: of the values of each attribute.
         held: links of the unit of each synthetic link, those of a unit one after another.
         codes: of each attribute in each of these, where attributes of the links are independent.
-        compared: which attributes follow from two others, as in ``LimitedPairs``.
+        compared, numbers: which attributes follow from two others, and the class of each number of links, as in ``LimitedPairs``.
         certainty: twice rho times the squared number of units: the squared limit over that is the variance of noise in shares.
         total: units that have links.
         rows: for which noise is calibrated.
@@ -203,6 +217,7 @@ def _limited(
             counted=counted,
             rows=rows,
             compared=compared,
+            numbers=numbers,
         )
 
     lengths = np.sqrt(of(1.0).squares(held, codes))

@@ -33,6 +33,7 @@ from duckdb_dp.synthesis.links.matches import Match
 from duckdb_dp.synthesis.links.measure_attributes import measure_attributes
 from duckdb_dp.synthesis.links.measure_limited import measure_limited, wanted
 from duckdb_dp.synthesis.links.mwem_pgd import ROUNDS, mwem_pgd, small_workloads
+from duckdb_dp.synthesis.links.number_classes import NumberClasses, number_classes
 from duckdb_dp.synthesis.links.per_unit import NoisyTable
 from duckdb_dp.synthesis.links.shapes import Shape, measure_rows, shape_of, units_of
 from duckdb_dp.synthesis.links.sides import Side
@@ -118,11 +119,13 @@ def links(
     known = measure_rows(queryable, sides, unit, rho)
     spent = {"rows": rho - queryable.left}
     together, structure, own = list[Clique](), None, OF_LINKS * rho if link_attributes else 0.0
+    classes: NumberClasses | None = None
     if link_attributes:
         others = (*left.attributes, *right.attributes)
         if unit is not None and isinstance(units := known[unit], Measured):
             asked = queryable.domain, link_attributes, others, own, units, queryable.rows
-            together, own = wanted(*asked, matches)
+            classes = number_classes(units, queryable.rows)
+            together, own = wanted(*asked, matches, classes)
     sizes = dict[str, NoisyTable]()
     if unit is not None:
         before, found = queryable.left, known[unit]
@@ -158,9 +161,11 @@ def links(
         if unit is None:
             measured = measure_attributes(queryable, link_attributes, learned.total, ends, matches)
         else:
-            weights /= np.bincount(drawn[unit])[drawn[unit]]
+            held = np.bincount(drawn[unit])[drawn[unit]]
+            weights /= held
+            ends |= {} if classes is None else {classes.name: classes.codes(held)}
             shown = learned.total, ends, drawn[unit]
-            measured = measure_limited(queryable, link_attributes, together, *shown, rng, matches)
+            measured = measure_limited(queryable, link_attributes, together, *shown, rng, matches, classes)
         codes = draw_attributes(measured, learned.total, ends, weights, rng)
     if unit is not None and structure is not None:
         found = known[unit]

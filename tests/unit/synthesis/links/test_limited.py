@@ -127,3 +127,35 @@ def test_attributes_that_follow_from_two_others_are_as_if_each_link_held_them() 
         assert sum(x * x for x in gone) <= Fraction(asked.squared_sensitivity)
     for index, (answer, error) in enumerate(zip(answers, errors, strict=True)):
         assert abs(Fraction(float(answer)) - whole_answers[index]) <= Fraction(float(error))
+
+
+def test_the_number_of_a_units_links_is_an_attribute_as_if_each_link_held_it() -> None:
+    """Numbers beyond the table are in its last class; beside attributes that follow from two others it comes last."""
+    same = np.array([[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0]])
+    classes = np.array([0, 0, 1, 1, 2])
+    units, plain = drawn(7), query()
+    centres = [*plain.centres, np.array([0.7, 0.3]), np.array([0.5, 0.3, 0.2])]
+    scales = [*plain.scales, np.array([1.1, 1.5]), np.array([1.0, 1.4, 1.9])]
+    options = {
+        "centres": centres,
+        "scales": scales,
+        "pairs": [*PAIRS, (2, 3), (2, 4)],
+        "bound": 0.5,
+        "counted": 0.2,
+        "rows": 1,
+    }
+    asked = LimitedPairs(**options, compared=[(0, 1, same)], numbers=classes)
+    held = LimitedPairs(**options)
+    with_it = np.array(
+        [(len(unit), *row, same[row[0], row[1]], classes[min(len(unit), 4)]) for unit in units for row in unit]
+    )
+    answers, errors = asked.apply(rows_of(units))
+    expected, _ = held.apply(with_it.reshape(-1))
+    assert (answers == expected).all()
+    whole_answers = [asked.exact(rows_of(units), i) for i in range(len(answers))]
+    for place in range(len(units)):
+        others = rows_of(units[:place] + units[place + 1 :])
+        gone = [a - asked.exact(others, i) for i, a in enumerate(whole_answers)]
+        assert sum(x * x for x in gone) <= Fraction(asked.squared_sensitivity)
+    for index, (answer, error) in enumerate(zip(answers, errors, strict=True)):
+        assert abs(Fraction(float(answer)) - whole_answers[index]) <= Fraction(float(error))
