@@ -13,9 +13,10 @@ from duckdb_dp.sql.protectable import walk
 from duckdb_dp.synthesis.database import Name
 
 _SCHEMAS = """
-SELECT count(*) FROM (
-    FROM parquet_schema({}) SELECT name WHERE num_children IS NULL
-    GROUP BY name HAVING count(DISTINCT (type, converted_type, scale, precision, logical_type::VARCHAR)) > 1
+SELECT count(DISTINCT leaves) FROM (
+    SELECT list((name, type, converted_type, scale, precision, logical_type::VARCHAR) ORDER BY name, type, converted_type) AS leaves
+    FROM parquet_schema({})
+    WHERE num_children IS NULL GROUP BY file_name
 )
 """
 
@@ -107,8 +108,8 @@ def _check_reader(con: duckdb.DuckDBPyConnection, function: Node) -> None:
 
 
 def _check_files(con: duckdb.DuckDBPyConnection, files: str) -> None:
-    if con.execute(_SCHEMAS.format(files)).fetchall() != [(0,)]:
-        raise Unreadable("reads files whose columns have different types")
+    if con.execute(_SCHEMAS.format(files)).fetchall() != [(1,)]:
+        raise Unreadable("reads files of different columns")
 
 
 def _empty(con: duckdb.DuckDBPyConnection, node: Node, alias: str) -> Node:

@@ -195,7 +195,7 @@ def test_a_public_parent_of_links_is_worked_out_first(tmp_path: Path) -> None:
 
 FAR = "CASE WHEN i = 150_000 THEN DATE '5000-01-01' ELSE DATE '2020-01-01' END"
 FILES = {
-    "far": f"SELECT i::INTEGER AS region, {FAR} AS until, CASE WHEN i = 150_000 THEN 'x' ELSE 'a' || i % 9 END AS code FROM range(200_000) t(i)",
+    "far": f"SELECT i::INTEGER AS region, {FAR} AS until, CASE WHEN i = 150_000 THEN 'x' ELSE 'a' || i % 9 END AS code, [i] AS l, {{'code': i}} AS s FROM range(200_000) t(i)",
     "few": "SELECT i::INTEGER AS region, TIMESTAMP_NS '2020-01-01' AS until, 'b' AS code FROM range(9) t(i)",
     "wide": "SELECT i::BIGINT AS region, CASE WHEN i = 5 THEN 9999999999 ELSE i END AS number FROM range(9) t(i)",
     "narrow": "SELECT i::INTEGER AS region, i::INTEGER AS number FROM range(9) t(i)",
