@@ -52,6 +52,11 @@ class Asked:
         return function is not None and function.plan is not None and function.read is not None
 
     @property
+    def fresh(self) -> bool:
+        """Whether each run draws anew."""
+        return any(name == "fresh" and value is True for name, value in self.arguments)
+
+    @property
     def keeps(self) -> bool:
         """Whether a second call has the rows of the first: fresh := true draws anew."""
         return self.function in FUNCTIONS and all(name != "fresh" for name, _ in self.arguments)

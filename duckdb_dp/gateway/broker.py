@@ -14,13 +14,13 @@ import duckdb_dp
 from duckdb_dp.accounting.ledger import Dataset, Ledger, hash_request
 from duckdb_dp.counting.encode import full_name, quote
 from duckdb_dp.errors import DPError, as_sql, first_line, quoted_name
-from duckdb_dp.gateway import failed, left_out
+from duckdb_dp.gateway import dues, failed, left_out
 from duckdb_dp.gateway.answered import Answered
 from duckdb_dp.gateway.aside import Aside
 from duckdb_dp.gateway.asked import QUESTIONS, Asked
 from duckdb_dp.gateway.config import Limits
 from duckdb_dp.gateway.deadline import CHARGED, UNCHARGED, LateError, within
-from duckdb_dp.gateway.dues import Due, due, requests
+from duckdb_dp.gateway.dues import Due, requests
 from duckdb_dp.gateway.errors import Log, Unforeseen, Waiting, failing, foreseen
 from duckdb_dp.gateway.made_up import MadeUp
 from duckdb_dp.gateway.offered import STEWARDS, Offered
@@ -183,7 +183,9 @@ class Broker:
     def _rows(self, asked: Asked, account: str, role: str) -> pa.Table:
         """The rows; of what is paid all of them, and of what is free no more than the limit."""
         if asked.charges:
-            failed.check(self.ledger.accounts, account, asked.function, lambda: self.due(asked, account, role).dataset)
+            failed.check(
+                self.ledger.accounts, account, asked.function, lambda: self._of_words(dues.read, asked, account)
+            )
             try:
                 return self._run(asked, account, role)
             except (Unforeseen, LateError) as error:
@@ -218,24 +220,18 @@ class Broker:
     def _failed(self, error: Unforeseen | LateError, asked: Asked, account: str, role: str) -> DPError:
         accounts = self.ledger.accounts
 
-        def owed() -> Dataset | None:
-            return self.due(asked, account, role).dataset
+        def read() -> Dataset | None:
+            return self._of_words(dues.read, asked, account)
 
         if isinstance(error, LateError):
             with suppress(DPError):
-                if owed() is None or self.releases(asked, account):
+                if self.due(asked, account, role).dataset is None or self.releases(asked, account):
                     error = LateError(str(error).replace(UNCHARGED, CHARGED))
-            return failed.late(error, account, self._stops, owed, lambda dataset: accounts.suspend(account, dataset))
-
-        def again() -> None:
-            with self._cursor(account) as cursor, within(self._limits.seconds, cursor, key_of(cursor)):
-                cursor.execute(f"FROM {asked.sql}").fetchall()
-
+            return failed.late(error, account, self._stops, read, lambda dataset: accounts.suspend(account, dataset))
         return failed.told(
             error,
             bound=lambda: self._described(asked, account, role),
-            owed=owed,
-            again=again,
+            read=read,
             suspend=lambda dataset: accounts.suspend(account, dataset),
         )
 
@@ -272,10 +268,11 @@ class Broker:
             DPError: it is refused.
         """
         self.check(asked, role)
-        if not asked.charges:
-            return Due()
-        fresh = any(name == "fresh" and value is True for name, value in asked.arguments)
-        return due(self._words(asked, account)[0], self.ledger.asked_by(account), fresh=fresh, private=self.private)
+        return self._of_words(dues.due, asked, account) if asked.charges else Due()
+
+    def _of_words(self, find: Callable[..., Found], asked: Asked, account: str) -> Found:
+        words = self._words(asked, account)[0]
+        return find(words, self.ledger.asked_by(account), fresh=asked.fresh, private=self.private)
 
     def explained(self, asked: Asked, account: str, role: str) -> list[dict[str, Any]]:
         """The rows of dp_explain about a call of dp_marginals, dp_queries, dp_quantiles or dp_sql.

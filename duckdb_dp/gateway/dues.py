@@ -54,6 +54,21 @@ def due(sql: str, ledger: Ledger, *, fresh: bool, private: bool) -> Due:
     return Due(dataset=dataset, cost=math.fsum(each["cost"] for each in read), decided=decided)
 
 
+def read(sql: str, ledger: Ledger, *, fresh: bool, private: bool) -> Dataset | None:
+    """The dataset whose rows the SQL of a call may read: of all requests whose answers are not stored, also where they are charged.
+
+    Running totals are stored once their last step is over, and a request whose drawing failed is charged and drawn again.
+
+    Raises:
+        DPError: the dataset is not granted to the account.
+    """
+    for each in sorted(requests(sql)):
+        found = None if fresh else ledger.find(hash_request(each), private=private)
+        if found is None or found.state != "stored":
+            return ledger.dataset(*json.loads(each)["dataset"])
+    return None
+
+
 def requests(sql: str) -> set[str]:
     """The JSON of the requests inside the SQL of a call."""
     return {text for found in _SIGNED.findall(unbound(sql)) if (text := _request(found)) is not None}

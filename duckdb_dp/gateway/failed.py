@@ -6,11 +6,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import final
 
-import duckdb
-
 from duckdb_dp.accounting.accounts import Accounts
 from duckdb_dp.accounting.records import Dataset
-from duckdb_dp.errors import DPError, first_line
+from duckdb_dp.errors import DPError
 from duckdb_dp.gateway.deadline import LateError
 from duckdb_dp.gateway.errors import Unforeseen
 
@@ -37,13 +35,13 @@ class Stops:
             return len(found)
 
 
-def check(accounts: Accounts, account: str, function: str, owed: Callable[[], Dataset | None]) -> None:
+def check(accounts: Accounts, account: str, function: str, read: Callable[[], Dataset | None]) -> None:
     """Refuse, before a row is read, a question about a dataset whose grant such an error has ended.
 
     Raises:
         DPError: it has.
     """
-    if accounts.suspended(account) and (dataset := owed()) is not None:
+    if accounts.suspended(account) and (dataset := read()) is not None:
         accounts.check(account, dataset, function)
 
 
@@ -51,21 +49,19 @@ def told(
     error: Unforeseen,
     *,
     bound: Callable[[], object],
-    owed: Callable[[], Dataset | None],
-    again: Callable[[], None],
+    read: Callable[[], Dataset | None],
     suspend: Callable[[Dataset | None], None],
 ) -> DPError:
     """The error that an account is told.
 
-    One that comes while a statement is bound reads no row. One that comes back when the answers are stored and paid works on these
-    alone, and is told as it is. Any other may say whether a row satisfies a condition: the account asks nothing more of that dataset
-    until a steward grants it anew, so that it is one bit that a person looks at, and not many.
+    One that comes while a statement is bound reads no row, and none does where all answers are stored and paid. Any other may say whether
+    a row satisfies a condition: the account asks nothing more of that dataset until a steward grants it anew, so that it is one bit that
+    a person looks at, and not many. The error's own text, which may quote a value, is told to nobody.
 
     Args:
         error: what is told else.
         bound: binds the statement.
-        owed: the dataset that it would charge; None where all of it is stored and paid.
-        again: runs it.
+        read: the dataset whose rows it reads; None where all of its answers are stored and paid.
         suspend: ends the account's grant on a dataset, or all of them.
     """
     try:
@@ -73,7 +69,7 @@ def told(
     except DPError:
         return error
     try:
-        dataset, known = owed(), True
+        dataset, known = read(), True
     except DPError:
         dataset, known = None, False
     if dataset is not None or not known:
@@ -82,17 +78,13 @@ def told(
         return DPError(
             f"{error} Nothing more is answered{about} until the steward has looked at it, and grants it anew."
         )
-    try:
-        again()
-    except duckdb.Error as same:
-        return DPError(f"{first_line(same)} (in what stands above the answers, which are paid and stay)")
     return error
 
 
 def late(
-    error: LateError, account: str, stops: Stops, owed: Callable[[], Dataset | None], suspend: Callable[[Dataset], None]
+    error: LateError, account: str, stops: Stops, read: Callable[[], Dataset | None], suspend: Callable[[Dataset], None]
 ) -> DPError:
-    """The error that an account is told of a statement that was stopped, unpaid, while rows of people were read.
+    """The error that an account is told of a statement that was stopped, not all of it stored, while rows of people were read.
 
     A row may have made it slow, so that to be stopped is a bit of it: of these an account gets ``STOPS`` a day, and no more until a
     steward grants the dataset anew.
@@ -101,11 +93,11 @@ def late(
         error: what is told else.
         account: its name.
         stops: those before.
-        owed: the dataset that it would charge; None where all of it is stored and paid.
+        read: the dataset whose rows it reads; None where all of its answers are stored and paid.
         suspend: ends the account's grant on a dataset.
     """
     try:
-        dataset = owed()
+        dataset = read()
     except DPError:
         return error
     if dataset is None:

@@ -19,13 +19,14 @@ _DIGITS = {
 _SIGNED = ["TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"]
 
 
-def failing(con: duckdb.DuckDBPyConnection, select: str) -> list[str]:
-    """Those of a SELECT that may fail on some value, as 'DATE to TIMESTAMP_NS'; none where DuckDB writes no plan, as of files.
+def failing(con: duckdb.DuckDBPyConnection, select: str) -> list[str] | None:
+    """Those of a SELECT that may fail on some value, as 'DATE to TIMESTAMP_NS'; None where DuckDB writes no plan, as of files.
 
     Privacy: costs nothing; reads no rows.
     """
     (text,) = con.execute("SELECT system.main.json_serialize_plan(?::VARCHAR)", [select]).fetchall()[0]
-    return list(dict.fromkeys(_failing(json.loads(text))))
+    plan = json.loads(text)
+    return None if plan.get("error") else list(dict.fromkeys(_failing(plan)))
 
 
 def _failing(node: Any) -> list[str]:

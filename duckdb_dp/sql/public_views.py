@@ -7,7 +7,7 @@ import duckdb
 from duckdb_dp.counting.encode import full_name, quote
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.errors import DPError, few, first_line, identifier
-from duckdb_dp.sql import conversions, failing_views, lineage, own_names
+from duckdb_dp.sql import conversions, failing_views, lineage, own_names, typed_files
 from duckdb_dp.sql.family import PublicTable
 from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis.database import Name, Table
@@ -94,9 +94,14 @@ def _fallible(session: Session, texts: lineage.Texts, name: Name) -> list[str]:
         if cursor is None or found:
             return found
         try:
-            return [f"a conversion of {one}" for one in conversions.failing(cursor, f"FROM {full_name(*name)}")]
+            reads_files = any(one.startswith("file:") for one in lineage.sources(texts, name))
+            query = typed_files.without(cursor, texts, name) if reads_files else f"FROM {full_name(*name)}"
+            named = conversions.failing(cursor, query)
+        except lineage.Unreadable:
+            named = None
         except duckdb.Error:
             return []  # which is said where its rows are worked out
+        return ["what it converts without a word"] if named is None else [f"a conversion of {one}" for one in named]
 
 
 def _check_view(session: Session, name: Name, columns: Mapping[str, str]) -> None:

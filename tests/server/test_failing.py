@@ -11,6 +11,7 @@ import duckdb
 import pytest
 
 import duckdb_dp
+from duckdb_dp import private
 from duckdb_dp.domain import row_expressions
 from duckdb_dp.errors import DPError
 from duckdb_dp.gateway.broker import Broker
@@ -181,6 +182,39 @@ def test_an_error_of_a_row_is_one_bit_that_a_steward_looks_at(place: Place) -> N
         place.ask("SELECT count(*) AS n FROM visits WHERE ward = 1")
     place.steward("CALL dp_grant('alice', 'visits', epsilon := 2)")
     assert len(place.ask("SELECT count(*) AS n FROM visits WHERE ward = 2")) == 1
+
+
+@pytest.mark.parametrize("asked", ["dp_running", "drawn again"])
+def test_what_is_charged_and_reads_rows_again_tells_no_value(tmp_path: Path, asked: str) -> None:
+    """DuckDB's own text of an error quotes the value; running totals, and what is charged and not stored, read the rows as they are now."""
+    with duckdb.connect(str(tmp_path / "c.duckdb")) as con:
+        con.execute(
+            "CREATE TABLE rows (day DATE, raw VARCHAR, who INTEGER, number INTEGER GENERATED ALWAYS AS (raw::INTEGER))"
+        )
+        con.execute("INSERT INTO rows SELECT DATE '2026-01-01', '' || i, i FROM range(50) t(i)")
+        duckdb_dp.load(con, progress=False)
+        con.execute(
+            "CALL dp_protect('rows', epsilon := 9, delta := 1e-6); CALL dp_attribute('rows', 'number', low := 0, high := 9)"
+        )
+        con.execute("CALL dp_account('alice'); CALL dp_grant('alice', 'rows', epsilon := 9)")
+    gateway = Gateway(Config(database=tmp_path / "c.duckdb", http=0), Log(io.StringIO()))
+    alice = gateway.session(Account(name="alice", role="analyst"), client="test")
+    more = "start := DATE '2026-01-01', time_column := 'day', every := 'day', horizon := 3660"
+    running = f"FROM dp_running('rows', ['number'], {more}, epsilon := 1)"
+    asked = running if asked == "dp_running" else "FROM dp_marginals('rows', ['number'], epsilon := 1)"
+    if asked == running:
+        assert alice.run(asked).num_rows > 0
+    else:
+        with patch.object(private, "_draw", side_effect=DPError("no disk.")), pytest.raises(DPError):
+            alice.run(asked)
+    with gateway.broker._con.cursor() as cursor:
+        cursor.execute("UPDATE rows SET raw = 'a secret' WHERE who = 7")
+    with pytest.raises(DPError, match=r"internal error \d+.*grants it anew") as refused:
+        alice.run(asked)
+    assert "secret" not in str(refused.value)
+    with pytest.raises(DPError, match="waits for a steward"):
+        alice.run(asked)
+    gateway.close()
 
 
 @pytest.mark.slow

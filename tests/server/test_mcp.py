@@ -23,7 +23,7 @@ from mcp.client.streamable_http import streamable_http_client
 from duckdb_dp.accounting.ledger import Ledger
 from duckdb_dp.gateway import gateway
 from duckdb_dp.gateway.http.serving import HttpServer
-from duckdb_dp.gateway.http.tools import OWN, TOOLS
+from duckdb_dp.gateway.http.tools import OWN, TOOLS, Asker
 
 COMMAND = str(Path(__file__).parents[1] / "command.py")
 COUNTS = "SELECT sex, count(*) AS n FROM visits GROUP BY sex"
@@ -202,6 +202,11 @@ def test_each_account_sees_its_own(served: Any, url: str) -> None:
             assert f"of_{other}" not in str(found[name])
 
     anyio.run(main)
+
+
+def test_who_has_no_release_reads_none(served: Any) -> None:
+    asker = Asker(gateway=served.gateway, session=served.session("bob"))
+    assert TOOLS["read_release"].call(asker, {})["rows"] == []
 
 
 @pytest.mark.slow

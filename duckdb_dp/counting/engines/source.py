@@ -60,7 +60,7 @@ class Source:
                 "give one of a connection, e.g. ibis.pyspark.connect(spark).table('events')."
             ) from None
         _check_names(name, table)
-        return cls(name=name, engine=_ENGINES.get(engine, engine), table=table, columns=columns)
+        return cls(name=name, engine=_ENGINES.get(engine, engine), table=_held(engine, table), columns=columns)
 
     @property
     def full_name(self) -> FullName:
@@ -215,6 +215,22 @@ class Attached:
             for source in found
             for column, type_ in source.columns.items()
         ]
+
+
+def _held(engine: str, table: Any) -> Any:
+    """The table, where what Ibis calls DECIMAL(38,0) is one: HUGEINT is called so too, which becomes NULL where it has more digits.
+
+    DuckDB would cast it beside a DECIMAL(38,0), in UNION ALL or where keys are compared, and fail on such a row.
+    """
+    wide = [
+        name
+        for name, dtype in table.schema().items()
+        if dtype.is_decimal() and (dtype.precision, dtype.scale) == (38, 0)
+    ]
+    if engine != "duckdb" or not wide:
+        return table
+    # By their texts, as Ibis leaves out a cast to what it takes for the same type.
+    return table.mutate({name: table[name].cast("string").try_cast("decimal(38, 0)") for name in wide})
 
 
 def _check_names(name: str, table: Any) -> None:

@@ -193,7 +193,7 @@ def _read_release(asker: Asker, arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 def _listed(releases: pa.Table) -> pa.Table:
     """Releases, the newest first, with what they asked in words; their requests in full are in dp_releases()."""
-    newest = releases.take(list(range(releases.num_rows))[::-1])
+    newest = releases.take(pa.array(range(releases.num_rows)[::-1], pa.int64()))  # of a type also where there is none
     asked = pa.array([summary(str(text)) for text in listed(newest.column("request"))], pa.string())
     return newest.select(list(LISTED)).append_column("asked", asked)
 

@@ -14,15 +14,19 @@ from sqlglot import exp, parse_one
 
 from duckdb_dp.counting.engines.expressions import by_bytes
 from duckdb_dp.counting.engines.source import SCHEMA, Source, check_together
+from duckdb_dp.domain import types
 from duckdb_dp.errors import DPError, brief, identifier
 from duckdb_dp.sql.engines.aggregates import READ, Aggregates, of_list
 from duckdb_dp.sql.engines.rows import Rows
-from duckdb_dp.sql.engines.values import Value
+from duckdb_dp.sql.engines.values import TOTAL, Value
 from duckdb_dp.sql.engines.windows import READ as WINDOWS
 from duckdb_dp.sql.engines.windows import Windows
 
 Table = Any
 """An Ibis table."""
+
+_PLAIN = {TOTAL, "NULL"}
+"""Types that no column is declared with, and all engines have."""
 
 Find = Callable[[tuple[str, str, str]], Source]
 """The attached table of a full name."""
@@ -91,6 +95,12 @@ class _Reading:
         one, other = self.query(node.this), self.query(node.expression)
         if list(one.types.values()) != list(other.types.values()):
             self._refuse(node, "give the columns of both sides one type.")
+        unknown = [type_ for type_ in one.types.values() if types.find(type_) is None and type_ not in _PLAIN]
+        if unknown:  # Ibis may call two types by one name, between which the engine casts, and fails on some row
+            raise DPError(
+                f"a column of type {brief(unknown[0])} in UNION ALL is not read in {self._own.engine}; leave it out, or make it a "
+                "number, a date or a text where the table is attached."
+            )
         renamed = other.table.select(**dict(zip(one.types, (other.table[name] for name in other.types), strict=True)))
         return replace(one, table=ibis.union(one.table, renamed, distinct=False))
 
