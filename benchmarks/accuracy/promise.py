@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
+import unseen
 from aim_grem import Table, adult, others, rho_of, titanic
 from neyman import BUDGETS, Reader, binary, chain, heavy, latent, wide
 from readings import AUTO, exclusive, independent, small, sparse, strong, ways
@@ -50,9 +51,11 @@ def tables() -> list[Table]:
     ]
 
 
-def cells(orders: list[int], budgets: list[float], data: list[str]) -> Iterator[tuple[Table, int, float]]:
+def cells(
+    every: list[Table], orders: list[int], budgets: list[float], data: list[str]
+) -> Iterator[tuple[Table, int, float]]:
     for order in orders:
-        for table in tables():
+        for table in every:
             sizes = table.domain.sizes
             too_many = math.comb(len(sizes), order) > 1_000 or (order > 2 and max(sizes.values()) >= 400)
             if order <= len(sizes) and not too_many and (not data or table.name in data):
@@ -73,7 +76,7 @@ def best(found: Errors) -> str:
     return min(found, key=lambda name: float(np.mean(found[name])))
 
 
-def measured(table: Table, order: int, epsilon: float, names: list[str], known: Errors) -> Errors:
+def measured(table: Table, order: int, epsilon: float, names: list[str], known: Errors, most: int = MOST) -> Errors:
     """The errors of each run; of the named ways, beside those that are known."""
     workload = Workload.all_k_way(table.domain, order)
     every = ways(table, workload, rho_of(epsilon))
@@ -88,15 +91,15 @@ def measured(table: Table, order: int, epsilon: float, names: list[str], known: 
     least = min(np.mean(errors) for errors in (known | found).values())
     for name, errors in found.items():
         if name == AUTO or np.mean(errors) < HOPELESS * least:
-            more(name, RUNS)
+            more(name, min(RUNS, most))
     while AUTO in found:
         first = best(known | found)
         rivals = [name for name in found if np.mean(found[name]) < RIVAL * np.mean((known | found)[first])]
         count = len(found[AUTO])
-        if quotient(known | found, first)[1] <= PRECISE * quotient(known | found, first)[0] or count >= MOST:
+        if quotient(known | found, first)[1] <= PRECISE * quotient(known | found, first)[0] or count >= most:
             break
         for name in {AUTO, *rivals}:
-            more(name, min(count + RUNS, MOST))
+            more(name, min(count + RUNS, most))
     return found
 
 
@@ -116,13 +119,14 @@ def read(path: Path) -> dict[Cell, Errors]:
 def measure(path: Path, asked: argparse.Namespace) -> None:
     names = [name for name in asked.ways.split(",") if name]
     data = [name for name in asked.data.split(";") if name]
-    for table, order, epsilon in cells(list(map(int, asked.orders.split(","))), asked.budgets, data):
+    every = unseen.tables() if asked.unseen else tables()
+    for table, order, epsilon in cells(every, list(map(int, asked.orders.split(","))), asked.budgets, data):
         known = read(path).get((table.name, order, epsilon), {})
         if not asked.again and known and all(name in known for name in names):
             continue
         again = [name for name in names if name == AUTO or not far(known, name, asked.far)]
         kept = {name: errors for name, errors in known.items() if name not in again}
-        found = measured(table, order, epsilon, again, kept)
+        found = measured(table, order, epsilon, again, kept, asked.most)
         with path.open("a") as file:
             for name, errors in found.items():
                 line = {"table": table.name, "order": order, "epsilon": epsilon, "way": name, "errors": errors}
@@ -174,6 +178,8 @@ def main() -> None:
     parser.add_argument("--orders", default="2,3")
     parser.add_argument("--budgets", type=lambda text: list(map(float, text.split(","))), default=list(BUDGETS))
     parser.add_argument("--data", default="", help="names of tables with semicolons; all by default")
+    parser.add_argument("--unseen", action="store_true", help="the tables of unseen.py, on which nothing was chosen")
+    parser.add_argument("--most", type=int, default=MOST, help="runs of a way")
     parser.add_argument("--ways", default="", help="names with commas; all by default")
     parser.add_argument("--again", action="store_true", help="measure the named ways of cells in FILE anew")
     parser.add_argument("--far", type=float, default=HOPELESS, help="but for those that were so many times the least")

@@ -51,7 +51,7 @@ class Estimate:
 
 
 def first(components: ResidualEstimates, names: Iterable[str], pairs: Collection[Clique], total: float) -> Estimate:
-    """The products of noisy singles, which are projected on the simplex of the total.
+    """The products of noisy singles, which are projected on the simplex of the total, or shrunk: see ``_calm``.
 
     Privacy: post-processing.
     """
@@ -60,7 +60,29 @@ def first(components: ResidualEstimates, names: Iterable[str], pairs: Collection
         size = components.domain.sizes[name]
         noisy = components.values.get((name,), np.zeros(size))
         singles[name,] = simplex(noisy + total / size, total)
+    if total > 0:
+        singles = _calm(components, singles, total)
     return Estimate(total=total, singles=singles, pairs=products(singles, pairs, total))
+
+
+def _calm(components: ResidualEstimates, singles: Mapping[Clique, Array], total: float) -> dict[Clique, Array]:
+    """r p + (1 - r) q: p a single on the simplex, q the same residual shrunk towards even shares, r how much of it is no noise.
+
+    r = 1 - (n - 3)/n v / mean(y^2) for n values y with noise variance v, at least 0; 1 for three values and fewer. Where noise drowns a
+    single, p has a few high counts at random, which are farther from the truth than even shares; where it does not, p is the nearest.
+
+    Source: r is the factor of James & Stein 1961, its positive part.
+
+    Privacy: post-processing.
+    """
+    even = {one: np.full(len(table), total / len(table)) for one, table in singles.items()}
+    found = shrunk(components, even, total)
+    for one in singles.keys() & components.values.keys():
+        noise = max(1 - 3 / len(even[one]), 0.0) / components.precisions[one]
+        square = float(np.mean(components.values[one] ** 2))
+        signal = 1 - noise / square if square > noise else float(noise == 0)
+        found[one] = signal * singles[one] + (1 - signal) * found[one]
+    return found
 
 
 def by_tree(components: ResidualEstimates, start: Estimate) -> Estimate:

@@ -280,7 +280,7 @@ def read(ledger: Path) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(shutil.copytree(ledger, Path(folder) / "test.dp"))
         with started(copy) as reading:
-            return {f"{name}, stored": shown(ask(reading, name)) for name in ("aim", "aim, given", GONE)}
+            return {f"{name}, stored": shown(ask(reading, name)) for name in ("fitted", "aim", "aim, given", GONE)}
 
 
 if __name__ == "__main__":

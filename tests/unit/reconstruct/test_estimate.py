@@ -12,6 +12,7 @@ from duckdb_dp.reconstruct.combination import MIDDLE, Models, best, halves, judg
 from duckdb_dp.reconstruct.estimate import by_counts, by_mixtures, by_tree, first, mixtures, quick, widest
 from duckdb_dp.reconstruct.grem import ResidualEstimates, centred
 from duckdb_dp.reconstruct.measurement import residual_measurement
+from duckdb_dp.reconstruct.nonneg import simplex
 from duckdb_dp.reconstruct.tilting import consistent, interactions, product, products, scaled, tilts
 from duckdb_dp.reconstruct.tree import along, information, spanning_tree
 
@@ -69,6 +70,33 @@ def test_attributes_of_other_trees_are_independent() -> None:
     found = by_tree(known, first(known, DOMAIN.attributes, PAIRS, ROWS))
     for a, b in PAIRS:
         assert found.pairs[a, b] == pytest.approx(np.outer(truth((a,)), truth((b,))) / ROWS, rel=1e-3)
+
+
+def lone(size: int, stddev: float, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(the truth, on the simplex, as estimated) of one attribute measured with that noise."""
+    rng, domain = np.random.default_rng(seed), Domain({"a": size})
+    true = rng.dirichlet(np.full(size, 2.0)) * ROWS
+    noisy = true + rng.normal(0, stddev, size)
+    known = ResidualEstimates.of(domain, [residual_measurement(domain, ("a",), noisy, stddev**2)])
+    return true, simplex(known.values["a",] + ROWS / size, ROWS), first(known, ["a"], [], ROWS).singles["a",]
+
+
+def test_singles_that_drown_in_noise_are_shrunk() -> None:
+    errors = []
+    for seed in range(40):
+        true, projected, found = lone(50, ROWS / 10, seed)
+        assert (found >= 0).all()
+        assert found.sum() == pytest.approx(ROWS)
+        errors.append([np.abs(table - true).sum() for table in (projected, found)])
+    projected, found = np.mean(errors, axis=0)
+    assert found < 0.75 * projected
+
+
+@pytest.mark.parametrize(("size", "stddev"), [(3, ROWS), (2, ROWS), (50, 1e-3)])
+def test_singles_of_few_values_or_little_noise_are_not(size: int, stddev: float) -> None:
+    for seed in range(5):
+        _, projected, found = lone(size, stddev, seed)
+        assert found == pytest.approx(projected, abs=1e-3)
 
 
 def test_a_mixture_fits_what_it_sees() -> None:
