@@ -277,7 +277,7 @@ def test_a_variance_is_of_the_middle_with_less_noise(exact: Loaded) -> None:
     exact("CALL dp_attribute('t', 'even', low := 0, high := 100)")
     for column in ("skewed", "even"):
         ((true,),) = exact(f"SELECT stddev({column}) FROM t")
-        ((answer, low, high),) = exact(
+        ((_, low, high),) = exact(
             f"SELECT a, ci_low, ci_high FROM dp_sql('SELECT stddev({column}) AS a FROM t', rho := 1)"
         )
         assert low < true < high, column
