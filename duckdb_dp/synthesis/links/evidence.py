@@ -1,7 +1,7 @@
 """The estimate of each residual of the links: its measurements, and its dispersion around the expected counts."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -11,12 +11,16 @@ from duckdb_dp.domain.domain import Clique, Domain, subsets
 from duckdb_dp.linop import Array
 from duckdb_dp.linop.residual import Centring
 from duckdb_dp.reconstruct.measurement import LinearMeasurement
-from duckdb_dp.synthesis.links.sides import coordinates, residual_cells, spread
+from duckdb_dp.synthesis.links.sides import coordinates, helmert, residual_cells, spread
 
 _GRID = np.exp(np.linspace(math.log(1e-3), math.log(1e6), 181))
 TAIL = 1.5
 LARGEST = 600
-"""Coordinates of the largest residuals: learning from one takes their cube."""
+"""Coordinates of a residual from which its dispersion is learnt: that takes their cube. Of more, neighbouring values are taken together."""
+
+MEASURED, VALUES = 2**14, 2**11
+"""Coordinates of the largest residuals of one attribute, or of one of each side, and values of an attribute of these; of others it is
+``LARGEST`` coordinates."""
 
 
 @final
@@ -74,13 +78,23 @@ class ResidualEstimate:
         self.precision = total
 
 
-def residual_estimates(domain: Domain, cliques: Iterable[Clique]) -> dict[Clique, ResidualEstimate]:
-    """All residuals of some marginals, each once, without those of attributes of one value."""
+def residual_estimates(
+    domain: Domain, cliques: Iterable[Clique], across: Callable[[Clique], bool] = bool
+) -> dict[Clique, ResidualEstimate]:
+    """All residuals of some marginals, each once, without those of attributes of one value, and those that are too large.
+
+    Args:
+        domain: of the attributes.
+        cliques: of the marginals.
+        across: whether a clique has attributes of both sides.
+    """
     residuals: dict[Clique, ResidualEstimate] = {}
     for clique in cliques:
         for subset in subsets(clique)[1:]:
             shape = domain.shape(subset)
-            if subset not in residuals and min(shape) > 1 and math.prod(n - 1 for n in shape) <= LARGEST:
+            simple = max(shape) <= VALUES and (len(subset) == 1 or (len(subset) == 2 and across(subset)))
+            most = MEASURED if simple else LARGEST
+            if subset not in residuals and min(shape) > 1 and math.prod(n - 1 for n in shape) <= most:
                 residuals[subset] = ResidualEstimate(
                     clique=subset, sizes=shape, dispersion=1.0, optimistic_dispersion=1.0
                 )
@@ -111,6 +125,8 @@ class Surprise:
 def surprise(residual: ResidualEstimate, expected: Array, smaller: Sequence[ResidualEstimate]) -> Surprise:
     """Compare a measured residual with the residual of the expected marginal.
 
+    Of more than ``LARGEST`` coordinates what is compared are the residuals of sums over neighbouring values: a dependence that is smooth
+    shows in these as well.
     Smaller residuals have errors too, and the error of a one-way marginal affects each of its pairs, so it is added to the
     noise. The coordinates are whitened and rotated so that noise has variance 1 and the prior is tridiagonal: then what is asked
     follows by elimination, for every t at once, and takes no eigenvectors, which would be most of the work.
@@ -122,14 +138,21 @@ def surprise(residual: ResidualEstimate, expected: Array, smaller: Sequence[Resi
     """
     from scipy.linalg import lapack, solve_triangular  # for import time
 
-    level = coordinates(expected[None]).reshape(-1)
-    gap = np.reshape(residual.mean, -1) - level
-    noise = np.eye(len(gap)) / residual.precision
+    bases = _bases(residual.sizes)
+    inside = [helmert(n).T @ basis for n, basis in zip(residual.sizes, bases, strict=True)]
+    level = coordinates(expected[None], bases).reshape(-1)
+    mean = np.reshape(residual.mean, [n - 1 for n in residual.sizes])
+    gap = coordinates(mean[None], inside).reshape(-1) - level
+    noise = np.full((1, 1), 1 / residual.precision)
+    for basis in bases:
+        noise = np.kron(noise, basis.T @ basis)
     for part in smaller:
-        leak = _leak(residual, part, expected)
+        if part.coordinates > LARGEST:
+            continue  # the error of many values is little in each
+        leak = _leak(residual, part, expected, bases)
         noise += part.uncertainty(expected_of(part, residual, expected)) * (leak @ leak.T)
     root = np.linalg.cholesky(noise)
-    prior, failed = lapack.dsygst(spread(expected), root, lower=1)
+    prior, failed = lapack.dsygst(spread(expected, bases), root, lower=1)
     assert not failed
     seen = solve_triangular(root, np.stack([gap, level], 1), lower=True)
     return _by_elimination(*_tridiagonal(prior, seen))
@@ -174,13 +197,29 @@ def expected_of(part: ResidualEstimate, residual: ResidualEstimate, expected: Ar
     return np.asarray(expected.sum(axes))
 
 
-def _leak(residual: ResidualEstimate, part: ResidualEstimate, expected: Array) -> Array:
+def _bases(sizes: Sequence[int]) -> list[Array]:
+    """The bases of the coordinates that are compared: those of all values, or of groups of neighbours, as few as leave ``LARGEST``."""
+    groups = list(sizes)
+    while math.prod(n - 1 for n in groups) > LARGEST:
+        place = int(np.argmax(groups))
+        groups[place] = -(-groups[place] // 2)
+    found = []
+    for n, number in zip(sizes, groups, strict=True):
+        basis = helmert(n)
+        if number < n:
+            sums = np.eye(number)[np.arange(n) * number // n]
+            basis = basis @ (basis.T @ (sums @ helmert(number)))
+        found.append(basis)
+    return found
+
+
+def _leak(residual: ResidualEstimate, part: ResidualEstimate, expected: Array, bases: Sequence[Array]) -> Array:
     """What an error in each coordinate of ``part`` adds to the coordinates of ``residual``, given how the rest is spread."""
     within = expected_of(part, residual, expected)
     shape = tuple(n if name in part.clique else 1 for name, n in zip(residual.clique, residual.sizes, strict=True))
     share = expected / np.maximum(within, 1e-300).reshape(shape)
     directions = residual_cells(np.eye(part.coordinates).reshape(-1, *(n - 1 for n in part.sizes)))
-    return coordinates(directions.reshape(-1, *shape) * share).reshape(part.coordinates, -1).T
+    return coordinates(directions.reshape(-1, *shape) * share, bases).reshape(part.coordinates, -1).T
 
 
 def dispersion(compared: Sequence[Surprise], scale: float, total_relative_variance: float) -> tuple[float, float]:
@@ -233,7 +272,7 @@ def learn_dispersions(
     """
     seen = {}
     for residual, counts in zip(group, expected, strict=True):
-        if counts is not None and residual.coordinates <= LARGEST:
+        if counts is not None:
             smaller = [residuals[s] for s in subsets(residual.clique)[1:-1] if s in residuals]
             seen[residual.clique] = surprise(residual, counts, smaller)
     kind, optimistic_dispersion = (

@@ -10,7 +10,7 @@ import numpy as np
 from duckdb_dp.domain.domain import Clique
 from duckdb_dp.linop import Array, Integers
 from duckdb_dp.synthesis.links.blocks import Blocks
-from duckdb_dp.synthesis.links.sides import coordinates, residual_cells, spread
+from duckdb_dp.synthesis.links.sides import coordinates, helmert, residual_cells, spread
 
 Tilt = Mapping[Clique, Array]
 """Coefficients theta per clique, shape (prod of n_i - 1 over the left attributes, the same over the right ones)."""
@@ -18,6 +18,7 @@ Tilt = Mapping[Clique, Array]
 _METRIC = (0, 10, 30, 70, 150, 310)  # steps at which the metric is taken anew
 _MEMORY = 30  # steps that L-BFGS remembers
 _LARGE = 64  # rows of matrices above which one after another is faster than all together
+_WHOLE = 600  # coordinates of a clique whose part of the Hessian is inverted as a whole
 _SMALLEST = 1e-10  # step of a line search that is taken whatever it finds: rounding is all that is left
 
 
@@ -127,7 +128,7 @@ class _Dual:
 
 @final
 class _Metric:
-    """An approximate inverse of the dual's Hessian: exact within each clique, without what cliques share.
+    """An approximate inverse of the dual's Hessian: exact within each clique, without what cliques share; of large cliques its diagonal.
 
     Attributes of uneven values make the coordinates of one clique depend on one another strongly: a diagonal misses that,
     and takes two to three times the steps.
@@ -135,9 +136,16 @@ class _Metric:
 
     def __init__(self, dual: _Dual, links: Array) -> None:
         groups: dict[int, list[tuple[int, Array]]] = {}
+        self._diagonals = list[tuple[slice, Array]]()
         at = 0
         tables = dual.blocks.marginals(links, (sum(dual.blocks.split(clique), ()) for clique in dual.cliques))
         for (size, _), table in zip(dual.cliques.values(), tables, strict=True):
+            if size > _WHOLE:
+                squares = coordinates(table[None], [helmert(n) ** 2 for n in table.shape]).reshape(-1)
+                part = slice(at, at + size)
+                self._diagonals.append((part, 1 / (squares + dual.ridge[part] + 1e-12 * squares.sum())))
+                at += size
+                continue
             hessian = spread(table)
             hessian[np.diag_indices(size)] += dual.ridge[at : at + size] + 1e-12 * np.trace(hessian)
             groups.setdefault(size, []).append((at, hessian))
@@ -151,6 +159,8 @@ class _Metric:
         scaled = gradient.copy()
         for index, inverse in self._groups:
             scaled[index] = (inverse @ gradient[index][:, :, None])[:, :, 0]
+        for part, inverse in self._diagonals:
+            scaled[part] *= inverse
         return scaled
 
 

@@ -170,7 +170,7 @@ def start(
     """
     wanted = workloads(blocks.left.attributes, blocks.right.attributes, k)
     wanted = wanted[:: -(-len(wanted) // MOST)] if wanted else []
-    known = residual_estimates(blocks.domain, wanted)
+    known = residual_estimates(blocks.domain, wanted, lambda clique: all(blocks.split(clique)))
     if one_parent:
         known = {clique: residual for clique, residual in known.items() if blocks.split(clique)[1]}
     for residual in known.values():

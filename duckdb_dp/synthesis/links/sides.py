@@ -2,6 +2,7 @@
 
 import functools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -65,10 +66,15 @@ def helmert(n: int) -> Array:
     return basis
 
 
-def coordinates(tables: Array) -> Array:
-    """The residuals of m tables in the orthonormal coordinates of their attributes, (m, n_i for each) -> (m, n_i - 1 for each)."""
-    for n in tables.shape[1:]:
-        tables = np.tensordot(tables, helmert(n), axes=(1, 0))
+def coordinates(tables: Array, bases: Sequence[Array] | None = None) -> Array:
+    """The residuals of m tables in the orthonormal coordinates of their attributes, (m, n_i for each) -> (m, n_i - 1 for each).
+
+    Args:
+        tables: the tables.
+        bases: other bases of the attributes, (n_i, coordinates) each.
+    """
+    for basis in [helmert(n) for n in tables.shape[1:]] if bases is None else bases:
+        tables = np.tensordot(tables, basis, axes=(1, 0))
     return tables
 
 
@@ -79,18 +85,23 @@ def residual_cells(found: Array) -> Array:
     return found
 
 
-def spread(expected: Array) -> Array:
+def spread(expected: Array, bases: Sequence[Array] | None = None) -> Array:
     """The covariance of the coordinates of a table whose cells are independent and have these variances, shape (c, c).
 
     It is B^T diag(expected) B with B the Kronecker product of the attributes' bases, and is formed attribute by attribute.
+
+    Args:
+        expected: the variances.
+        bases: as in ``coordinates``.
     """
+    bases = [helmert(n) for n in expected.shape] if bases is None else bases
     table = expected[None]
-    for n in expected.shape:
-        squares = (helmert(n)[:, :, None] * helmert(n)[:, None, :]).reshape(n, -1)
+    for basis in bases:
+        squares = (basis[:, :, None] * basis[:, None, :]).reshape(len(basis), -1)
         table = np.tensordot(table, squares, axes=(1, 0))
-    table = table.reshape([n - 1 for n in expected.shape for _ in range(2)])
+    table = table.reshape([basis.shape[1] for basis in bases for _ in range(2)])
     order = [*range(0, table.ndim, 2), *range(1, table.ndim, 2)]
-    size = math.prod(n - 1 for n in expected.shape)
+    size = math.prod(basis.shape[1] for basis in bases)
     return np.ascontiguousarray(table.transpose(order)).reshape(size, size)
 
 

@@ -9,9 +9,10 @@ import pytest
 from duckdb_dp.domain.domain import Domain
 from duckdb_dp.linop import Array
 from duckdb_dp.synthesis.links import evidence
+from duckdb_dp.synthesis.links import fit as fitting
 from duckdb_dp.synthesis.links.blocks import Blocks
 from duckdb_dp.synthesis.links.evidence import ResidualEstimate, surprise
-from duckdb_dp.synthesis.links.fit import _Dual, _inverses, tilted
+from duckdb_dp.synthesis.links.fit import _Dual, _inverses, fit, tilted
 from duckdb_dp.synthesis.links.sides import coordinates, helmert, residual_cells, side_of, spread
 
 
@@ -20,8 +21,13 @@ def basis(sizes: tuple[int, ...]) -> Array:
     return reduce(np.kron, [helmert(n) for n in sizes])
 
 
-@pytest.mark.parametrize("sizes", [(2,), (5,), (2, 2), (3, 4), (9, 8), (2, 3, 4)])
-def test_evidence_is_that_of_normal_coordinates(sizes: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("largest", [600, 20])
+@pytest.mark.parametrize("sizes", [(2,), (5,), (2, 2), (3, 4), (9, 8), (40,), (2, 3, 4)])
+def test_evidence_is_that_of_normal_coordinates(
+    sizes: tuple[int, ...], largest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of all values, or where there are more coordinates than that, of sums over neighbouring values."""
+    monkeypatch.setattr(evidence, "LARGEST", largest)
     rng = np.random.default_rng(len(sizes))
     names = tuple("abc"[: len(sizes)])
     expected = rng.gamma(0.3, 100.0, sizes)
@@ -38,11 +44,15 @@ def test_evidence_is_that_of_normal_coordinates(sizes: tuple[int, ...]) -> None:
         for k in range(1, len(sizes))
         for part in itertools.combinations(range(len(sizes)), k)
     ]
-    found, whole = surprise(residual, expected, smaller), basis(sizes)
+    bases = evidence._bases(sizes)
+    found, whole = surprise(residual, expected, smaller), reduce(np.kron, bases)
+    assert whole.shape[1] <= largest
+    np.testing.assert_allclose(basis(sizes) @ (basis(sizes).T @ whole), whole, atol=1e-12)
     prior, level = whole.T @ (expected.reshape(-1, 1) * whole), whole.T @ expected.reshape(-1)
-    noise, gap = np.eye(len(level)) / residual.precision, np.reshape(residual.mean, -1) - level
+    noise = whole.T @ whole / residual.precision
+    gap = whole.T @ basis(sizes) @ np.reshape(residual.mean, -1) - level
     for part in smaller:
-        leak = evidence._leak(residual, part, expected)
+        leak = evidence._leak(residual, part, expected, bases)
         noise += part.uncertainty(evidence.expected_of(part, residual, expected)) * leak @ leak.T
     for i in (0, 60, 120, 180):
         variance = evidence._GRID[i] * prior + noise
@@ -103,3 +113,30 @@ def test_inverses_of_small_and_large_matrices(size: int) -> None:
     matrices = [root @ root.T for root in roots]
     for inverse, matrix in zip(_inverses(matrices), matrices, strict=True):
         np.testing.assert_allclose(inverse @ matrix, np.eye(size), atol=1e-6)
+
+
+def test_a_fit_by_the_diagonals_of_large_cliques_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(3)
+    codes = [np.stack([rng.integers(0, n, 300) for n in sizes], 1) for sizes in ((7, 3), (6, 2))]
+    domain = Domain({"left.a": 7, "left.b": 3, "right.c": 6, "right.d": 2})
+    left, right = side_of(("left.a", "left.b"), codes[0]), side_of(("right.c", "right.d"), codes[1])
+    blocks = Blocks(domain, left, right)
+    base = blocks.independent(2000.0)
+    wanted = {
+        ("left.a", "right.c"): rng.normal(0, 20, (6, 5)),
+        ("left.b", "right.d"): rng.normal(0, 20, (2, 1)),
+        ("right.c",): rng.normal(0, 20, (1, 5)),
+    }
+    ridges = dict.fromkeys(wanted, 30.0)
+    exact, _ = fit(blocks, base, wanted, ridges, tolerance=1e-10)
+    monkeypatch.setattr(fitting, "_WHOLE", 4)
+    found, _ = fit(blocks, base, wanted, ridges, tolerance=1e-10)
+    np.testing.assert_allclose(found, exact, atol=1e-3)
+
+
+def test_pairs_of_many_values_are_measured_and_large_triples_are_not() -> None:
+    domain = Domain({"l.a": 82, "l.b": 50, "r.c": 41, "r.d": 500})
+    cliques = [("l.a", "r.c"), ("l.a", "l.b", "r.c"), ("l.a", "r.d")]
+    known = evidence.residual_estimates(domain, cliques, lambda clique: len({name[0] for name in clique}) > 1)
+    assert {("l.a", "r.c"), ("l.b", "r.c"), ("r.d",), ("l.a",)} <= set(known)
+    assert not {("l.a", "l.b", "r.c"), ("l.a", "l.b"), ("l.a", "r.d")} & set(known)
