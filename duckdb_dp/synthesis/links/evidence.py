@@ -36,6 +36,8 @@ class ResidualEstimate:
         dispersion: t, the variance of a cell around the count that smaller residuals predict, divided by that count; a
             cautious estimate of it.
         optimistic_dispersion: a larger, optimistic estimate of t.
+        fine_dispersion: of a residual of more than ``LARGEST`` coordinates, t of what sums over neighbouring values do not see; None of
+            others, and before it is known.
     """
 
     clique: Clique
@@ -44,6 +46,7 @@ class ResidualEstimate:
     optimistic_dispersion: float
     mean: Array | float = 0.0
     precision: float = 0.0
+    fine_dispersion: float | None = None
 
     @property
     def coordinates(self) -> int:
@@ -158,6 +161,16 @@ def surprise(residual: ResidualEstimate, expected: Array, smaller: Sequence[Resi
     return _by_elimination(*_tridiagonal(prior, seen))
 
 
+def fine(residual: ResidualEstimate, expected: Array) -> float:
+    """The dispersion of what sums over neighbouring values do not see, by its energy above that of noise, two standard deviations less."""
+    gap = np.reshape(residual.mean, [n - 1 for n in residual.sizes]) - coordinates(expected[None])[0]
+    seen = coordinates(gap[None], coarse(residual.sizes))
+    free = residual.coordinates - seen.size
+    energy = float((gap**2).sum() - (seen**2).sum()) * residual.precision
+    above = max(energy - free - 2 * math.sqrt(2 * free), 0.0) / residual.precision
+    return float(np.clip(above / (free * max(float(expected.mean()), 1e-300)), _GRID[0], _GRID[-1]))
+
+
 def _tridiagonal(prior: Array, seen: Array) -> tuple[Array, Array, Array]:
     """(diagonal, off-diagonal, ``seen``) in a basis in which a symmetric matrix, given by its lower half, is tridiagonal."""
     from scipy.linalg import lapack  # for import time
@@ -198,18 +211,26 @@ def expected_of(part: ResidualEstimate, residual: ResidualEstimate, expected: Ar
 
 
 def _bases(sizes: Sequence[int]) -> list[Array]:
-    """The bases of the coordinates that are compared: those of all values, or of groups of neighbours, as few as leave ``LARGEST``."""
-    groups = list(sizes)
-    while math.prod(n - 1 for n in groups) > LARGEST:
-        place = int(np.argmax(groups))
-        groups[place] = -(-groups[place] // 2)
+    """The bases of the coordinates that are compared: all, or where these are too many those that sums over groups of neighbours see."""
+    if math.prod(n - 1 for n in sizes) <= LARGEST:
+        return [helmert(n) for n in sizes]
+    return [helmert(n) @ basis for n, basis in zip(sizes, coarse(sizes), strict=True)]
+
+
+def coarse(sizes: Sequence[int]) -> list[Array]:
+    """For each attribute an orthonormal basis of what sums over groups of neighbouring values see, in its coordinates.
+
+    Shape (n - 1, groups - 1) each. They tell the groups apart, as far as those have different sums.
+    """
+    most = max(2, int(LARGEST ** (1 / len(sizes)) / 2) + 1)
     found = []
-    for n, number in zip(sizes, groups, strict=True):
-        basis = helmert(n)
-        if number < n:
-            sums = np.eye(number)[np.arange(n) * number // n]
-            basis = basis @ (basis.T @ (sums @ helmert(number)))
-        found.append(basis)
+    for n in sizes:
+        number = min(n, most)
+        if number == n:
+            found.append(np.eye(n - 1))
+            continue
+        sums = np.eye(number)[np.arange(n) * number // n]
+        found.append(np.linalg.qr(helmert(n).T @ (sums @ helmert(number)))[0])
     return found
 
 
@@ -275,6 +296,8 @@ def learn_dispersions(
         if counts is not None:
             smaller = [residuals[s] for s in subsets(residual.clique)[1:-1] if s in residuals]
             seen[residual.clique] = surprise(residual, counts, smaller)
+            if residual.coordinates > LARGEST:
+                residual.fine_dispersion = fine(residual, counts)
     kind, optimistic_dispersion = (
         dispersion(list(seen.values()), scale, total_relative_variance) if seen else (scale, scale)
     )

@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import final
 
 import numpy as np
@@ -11,6 +12,9 @@ from duckdb_dp.domain.domain import Clique
 from duckdb_dp.linop import Array, Integers
 from duckdb_dp.synthesis.links.blocks import Blocks
 from duckdb_dp.synthesis.links.sides import coordinates, helmert, residual_cells, spread
+
+Fine = Mapping[Clique, tuple[Sequence[Array], float]]
+"""Of large cliques: orthonormal bases of the part of the coordinates that has the clique's own ridge, and the ridge of the rest."""
 
 Tilt = Mapping[Clique, Array]
 """Coefficients theta per clique, shape (prod of n_i - 1 over the left attributes, the same over the right ones)."""
@@ -59,11 +63,42 @@ class _OneSide:
 
 
 @final
+@dataclass(frozen=True, slots=True)
+class _Coarse:
+    """The part of a large clique's coefficients that has a ridge of its own.
+
+    Attributes:
+        places: of the clique's coefficients.
+        bases: of that part, attribute by attribute.
+        more: its ridge less that of the rest.
+    """
+
+    places: Integers
+    bases: Sequence[Array]
+    more: float
+
+    def seen(self, vector: Array) -> Array:
+        """Its coordinates in that part, of a vector over all coefficients."""
+        table = vector[self.places].reshape([len(basis) for basis in self.bases])
+        return np.asarray(coordinates(table[None], self.bases)[0])
+
+    def back(self, part: Array) -> Array:
+        """The clique's coefficients that have these coordinates, and no others."""
+        return np.asarray(coordinates(part[None], [basis.T for basis in self.bases]).reshape(-1))
+
+
+@final
 class _Dual:
     """The dual of the fit, as a function of the coefficients theta of the measured residuals."""
 
     def __init__(
-        self, blocks: Blocks, base: Array, residuals: Tilt, ridges: Mapping[Clique, float], one_parent: bool
+        self,
+        blocks: Blocks,
+        base: Array,
+        residuals: Tilt,
+        ridges: Mapping[Clique, float],
+        one_parent: bool,
+        fine: Fine | None = None,
     ) -> None:
         self.blocks, self.one_parent, self.total = blocks, one_parent, float(base.sum())
         with np.errstate(divide="ignore"):  # a type without rows has no links, whatever the tilt
@@ -85,7 +120,12 @@ class _Dual:
         self.own = [_OneSide(blocks, found, bool(side)) if found else None for side, found in enumerate(own)]
         self.cliques = {clique: (residual.size, residual.shape) for clique, residual in residuals.items()}
         self.values = np.concatenate([residual.reshape(-1) for residual in residuals.values()])
-        self.ridge = np.repeat([ridges[clique] for clique in residuals], np.diff(ends))
+        ridge = {**ridges, **{clique: rest for clique, (_, rest) in (fine or {}).items()}}
+        self.ridge = np.repeat([ridge[clique] for clique in residuals], np.diff(ends))
+        self.coarse = {
+            clique: _Coarse(places[clique], bases, ridges[clique] - rest)
+            for clique, (bases, rest) in (fine or {}).items()
+        }
 
     def links(self, theta: Array) -> tuple[Array, float]:
         """(links per block, the log partition function's part of the dual)."""
@@ -122,29 +162,37 @@ class _Dual:
     def value(self, theta: Array) -> tuple[float, Array, Array]:
         """(value, gradient, links)."""
         links, partition = self.links(theta)
-        fit = partition - float(theta @ self.values) + 0.5 * float(self.ridge @ theta**2)
-        return fit, self.answers(links) - self.values + self.ridge * theta, links
+        slope = self.ridge * theta
+        for one in self.coarse.values():
+            slope[one.places] += one.more * one.back(one.seen(theta))
+        fit = partition - float(theta @ self.values) + 0.5 * float(theta @ slope)
+        return fit, self.answers(links) - self.values + slope, links
 
 
 @final
 class _Metric:
-    """An approximate inverse of the dual's Hessian: exact within each clique, without what cliques share; of large cliques its diagonal.
+    """An approximate inverse of the dual's Hessian: exact within each clique, without what cliques share.
 
+    Of large cliques it is the inverse of the diagonal, and that of their coarse part.
     Attributes of uneven values make the coordinates of one clique depend on one another strongly: a diagonal misses that,
     and takes two to three times the steps.
     """
 
     def __init__(self, dual: _Dual, links: Array) -> None:
         groups: dict[int, list[tuple[int, Array]]] = {}
-        self._diagonals = list[tuple[slice, Array]]()
+        self._diagonals, self._coarse = list[tuple[slice, Array]](), list[tuple[_Coarse, Array]]()
         at = 0
         tables = dual.blocks.marginals(links, (sum(dual.blocks.split(clique), ()) for clique in dual.cliques))
-        for (size, _), table in zip(dual.cliques.values(), tables, strict=True):
+        for (clique, (size, _)), table in zip(dual.cliques.items(), tables, strict=True):
             if size > _WHOLE:
                 squares = coordinates(table[None], [helmert(n) ** 2 for n in table.shape]).reshape(-1)
                 part = slice(at, at + size)
                 self._diagonals.append((part, 1 / (squares + dual.ridge[part] + 1e-12 * squares.sum())))
                 at += size
+                if (one := dual.coarse.get(clique)) is not None:
+                    hessian = spread(table, [helmert(len(b) + 1) @ b for b in one.bases])
+                    hessian[np.diag_indices(len(hessian))] += one.more + dual.ridge[part][0] + 1e-12 * np.trace(hessian)
+                    self._coarse.append((one, _inverses([hessian])[0]))
                 continue
             hessian = spread(table)
             hessian[np.diag_indices(size)] += dual.ridge[at : at + size] + 1e-12 * np.trace(hessian)
@@ -161,6 +209,9 @@ class _Metric:
             scaled[index] = (inverse @ gradient[index][:, :, None])[:, :, 0]
         for part, inverse in self._diagonals:
             scaled[part] *= inverse
+        for one, inverse in self._coarse:
+            seen = one.seen(gradient)
+            scaled[one.places] += one.back((inverse @ seen.reshape(-1)).reshape(seen.shape))
         return scaled
 
 
@@ -215,6 +266,7 @@ def fit(
     base: Array,
     residuals: Tilt,
     ridges: Mapping[Clique, float],
+    fine: Fine | None = None,
     *,
     one_parent: bool = False,
     start: Tilt | None = None,
@@ -232,6 +284,7 @@ def fit(
         base: links of the prior, shape (K, L), positive; their sum, or with ``one_parent`` the sum of each row, is kept.
         residuals: z, the measured residual of each clique in orthonormal coordinates, of the shape of its tilt.
         ridges: noise variance over overdispersion of each, s / t: how much it takes to move the fit.
+        fine: of large cliques, what has that ridge, and the ridge of the rest.
         one_parent: whether each left row has one link exactly.
         start: a tilt to start from; cliques that it lacks start at 0.
         tolerance: of KL, per link: half the square of the relative L1 error that is left.
@@ -246,7 +299,7 @@ def fit(
     """
     if not residuals:
         return base, {}
-    dual = _Dual(blocks, base, residuals, ridges, one_parent)
+    dual = _Dual(blocks, base, residuals, ridges, one_parent, fine)
     known = start or {}
     first = [np.reshape(known.get(clique, np.zeros_like(z)), -1) for clique, z in residuals.items()]
     theta, links = _descend(dual, np.concatenate(first), tolerance, steps)

@@ -15,7 +15,7 @@ from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.reconstruct.nonneg import positive
 from duckdb_dp.synthesis.links.allocate import allocate, incidence
 from duckdb_dp.synthesis.links.blocks import Blocks
-from duckdb_dp.synthesis.links.evidence import ResidualEstimate, learn_dispersions, residual_estimates
+from duckdb_dp.synthesis.links.evidence import ResidualEstimate, coarse, learn_dispersions, residual_estimates
 from duckdb_dp.synthesis.links.fit import Tilt, fit
 from duckdb_dp.synthesis.links.per_unit import measure_shares
 
@@ -100,6 +100,11 @@ class Learner:
             self.base,
             {a.clique: self._shaped(a) for a in known},
             {a.clique: 1 / (a.precision * a.dispersion) for a in known},
+            {
+                a.clique: (coarse(a.sizes), 1 / (a.precision * a.fine_dispersion))
+                for a in known
+                if a.fine_dispersion is not None
+            },
             one_parent=self.one_parent,
             start=self.tilts.get(order),
             tolerance=tolerance,

@@ -128,10 +128,37 @@ def test_a_fit_by_the_diagonals_of_large_cliques_is_the_same(monkeypatch: pytest
         ("right.c",): rng.normal(0, 20, (1, 5)),
     }
     ridges = dict.fromkeys(wanted, 30.0)
-    exact, _ = fit(blocks, base, wanted, ridges, tolerance=1e-10)
-    monkeypatch.setattr(fitting, "_WHOLE", 4)
-    found, _ = fit(blocks, base, wanted, ridges, tolerance=1e-10)
-    np.testing.assert_allclose(found, exact, atol=1e-3)
+    fine = {("left.a", "right.c"): ([np.linalg.qr(rng.normal(size=(n, 2)))[0] for n in (6, 5)], 400.0)}
+    for more in (None, fine):
+        monkeypatch.setattr(fitting, "_WHOLE", 600)
+        exact, _ = fit(blocks, base, wanted, ridges, more, tolerance=1e-12)
+        monkeypatch.setattr(fitting, "_WHOLE", 4)
+        found, _ = fit(blocks, base, wanted, ridges, more, tolerance=1e-12)
+        np.testing.assert_allclose(found, exact, atol=1e-2)
+    dual = _Dual(blocks, base, wanted, ridges, False, fine)
+    plain = _Dual(blocks, base, wanted, dict.fromkeys(wanted, 0.0), False)
+    theta = rng.normal(0, 0.01, dual.values.size)
+    first, whole = theta[:30], reduce(np.kron, fine["left.a", "right.c"][0])
+    penalty = 0.5 * (400 * first @ first + (30 - 400) * np.sum((whole.T @ first) ** 2) + 30 * theta[30:] @ theta[30:])
+    assert dual.value(theta)[0] == pytest.approx(plain.value(theta)[0] + penalty, rel=1e-9)
+    slope = dual.value(theta)[1]
+    for place in (0, 17, 29, 31):
+        step = 1e-5 * np.eye(theta.size)[place]
+        numeric = (dual.value(theta + step)[0] - dual.value(theta - step)[0]) / 2e-5
+        assert slope[place] == pytest.approx(numeric, rel=1e-4, abs=1e-3)
+
+
+@pytest.mark.parametrize("sizes", [(700,), (30, 25), (7, 150)])
+def test_noise_alone_has_no_fine_dispersion_and_dependence_has_its_own(sizes: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(5)
+    expected = np.full(sizes, 400.0)
+    names = tuple("ab"[: len(sizes)])
+    for strength in (0.0, 4.0):
+        table = expected + rng.normal(0, np.sqrt(strength * expected)) + rng.normal(0, 20, sizes)
+        residual = ResidualEstimate(clique=names, sizes=sizes, dispersion=1.0, optimistic_dispersion=1.0)
+        residual.mean, residual.precision = coordinates(table[None])[0], 1 / 400
+        found = evidence.fine(residual, expected)
+        assert found == evidence._GRID[0] if strength == 0 else 0.3 * strength < found < 2 * strength
 
 
 def test_pairs_of_many_values_are_measured_and_large_triples_are_not() -> None:
