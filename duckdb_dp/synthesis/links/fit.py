@@ -1,5 +1,6 @@
 """The links of maximum entropy that fit noisy residuals, weighted by their noise."""
 
+import functools
 import itertools
 import math
 from collections.abc import Mapping, Sequence
@@ -22,7 +23,7 @@ Tilt = Mapping[Clique, Array]
 _METRIC = (0, 10, 30, 70, 150, 310)  # steps at which the metric is taken anew
 _MEMORY = 30  # steps that L-BFGS remembers
 _LARGE = 64  # rows of matrices above which one after another is faster than all together
-_WHOLE = 600  # coordinates of a clique whose part of the Hessian is inverted as a whole
+_WHOLE = 1000  # coordinates of a clique whose part of the Hessian is inverted as a whole
 _SMALLEST = 1e-10  # step of a line search that is taken whatever it finds: rounding is all that is left
 
 
@@ -195,6 +196,9 @@ class _Metric:
                     self._coarse.append((one, _inverses([hessian])[0]))
                 continue
             hessian = spread(table)
+            if (one := dual.coarse.get(clique)) is not None:
+                inside = functools.reduce(np.kron, one.bases)  # type: ignore[arg-type]
+                hessian += one.more * (inside @ inside.T)
             hessian[np.diag_indices(size)] += dual.ridge[at : at + size] + 1e-12 * np.trace(hessian)
             groups.setdefault(size, []).append((at, hessian))
             at += size

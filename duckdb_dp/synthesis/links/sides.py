@@ -13,6 +13,9 @@ from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array, Integers
 
+_WIDE = 100
+"""Coordinates of one attribute, above which a matrix of all coordinates is formed as a whole."""
+
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +98,9 @@ def spread(expected: Array, bases: Sequence[Array] | None = None) -> Array:
         bases: as in ``coordinates``.
     """
     bases = [helmert(n) for n in expected.shape] if bases is None else bases
+    if max(basis.shape[1] for basis in bases) > _WIDE:  # of which all products of two coordinates would be large
+        whole = functools.reduce(np.kron, bases)  # type: ignore[arg-type]
+        return np.asarray(whole.T @ (expected.reshape(-1, 1) * whole))
     table = expected[None]
     for basis in bases:
         squares = (basis[:, :, None] * basis[:, None, :]).reshape(len(basis), -1)

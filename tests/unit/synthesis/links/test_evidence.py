@@ -64,8 +64,9 @@ def test_evidence_is_that_of_normal_coordinates(
         assert found.shared[i] == pytest.approx(level @ inverse @ gap, rel=1e-5, abs=1e-8)
 
 
-def test_coordinates_attribute_by_attribute_are_those_of_the_whole_basis() -> None:
-    sizes, rng = (3, 2, 4), np.random.default_rng(2)
+@pytest.mark.parametrize("sizes", [(3, 2, 4), (130, 3)])
+def test_coordinates_attribute_by_attribute_are_those_of_the_whole_basis(sizes: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(2)
     tables, whole = rng.random((5, *sizes)), basis(sizes)
     found = coordinates(tables)
     np.testing.assert_allclose(found.reshape(5, -1), tables.reshape(5, -1) @ whole)

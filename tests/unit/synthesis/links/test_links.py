@@ -238,3 +238,30 @@ def test_many_residuals_share_a_budget_that_none_of_them_gets_much_of() -> None:
     found = residual_estimates(domain, wanted)
     shares = allocate(found, incidence(wanted, found), allowed=list(found), rho=100.0, total=1e6, degree=1)
     assert sum(shares.values()) == pytest.approx(100)
+
+
+@pytest.mark.parametrize(("left", "right"), [(9, 8), (90, 40), (40, 90), (700, 6)])
+def test_what_two_attributes_have_in_common_is_kept_however_many_values_they_have(left: int, right: int) -> None:
+    """Links between values that are about as high."""
+    rng = np.random.default_rng(8)
+    lefts, rights = np.arange(2000) * 7 % left, np.arange(500) * 3 % right
+    near = np.exp(-(((lefts / left)[:, None] - (rights / right)[None, :]) ** 2) / 0.02)
+    pairs = np.stack([np.repeat(np.arange(2000), 4), rng.integers(0, 500, 8000)], 1)
+    pairs[:, 1] = [rng.choice(500, p=one / one.sum()) for one in near[pairs[:, 0]]]
+    pairs = np.unique(pairs, axis=0)
+    sides = side_of(("u.x",), lefts[:, None], linked="u.linked"), side_of(("m.y",), rights[:, None], linked="m.linked")
+    domain = Domain({"u.x": left, "m.y": right, "u.linked": 2, "m.linked": 2})
+    cells = lefts[pairs[:, 0]] * right + rights[pairs[:, 1]]
+    blocks = {
+        (): (np.array([0]), np.array([len(pairs)])),
+        ("u.x", "m.y"): np.unique(cells, return_counts=True),
+        **{
+            (f"{name}.linked",): (np.array([0, 1]), np.array([n - held, held]))
+            for name, n, held in zip("um", (2000, 500), (len(set(end)) for end in pairs.T.tolist()), strict=True)
+        },
+    }
+    counted = PrivateQueryable(Counts(domain, blocks), total=2.0, accounting=ZCDP, rows=4, bits=SeededEntropy(9))
+    drawn, _ = links(counted, *sides, rng=np.random.default_rng(1))
+    real, found = (np.corrcoef(lefts[one[0]], rights[one[1]])[0, 1] for one in (pairs.T, drawn))
+    assert real > 0.7
+    assert found > 0.8 * real
