@@ -1,6 +1,7 @@
 """Attributes of a public table, which nobody has to declare: its rows say which values there are."""
 
 from collections.abc import Collection, Iterator
+from decimal import Decimal
 from typing import Any
 
 from duckdb_dp.counting.encode import full_name, quote
@@ -56,4 +57,7 @@ def _found(session: Session, table: Table, columns: dict[str, str]) -> Iterator[
 
 
 def _plain(value: Any) -> Any:
+    """A value as it is declared: numbers as such, and what has no number as its text."""
+    if isinstance(value, Decimal):
+        return float(value)
     return value if isinstance(value, bool | int | float | str) else str(value)
