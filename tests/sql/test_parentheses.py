@@ -23,6 +23,17 @@ INSERT INTO nat VALUES ('a', 'x'), ('z', 'y');
 """
 
 
+def _is_read(text: str) -> bool:
+    """Whether this version of DuckDB reads it: (t) alone it did not always."""
+    try:
+        return bool(duckdb.extract_statements(text))
+    except duckdb.Error:
+        return False
+
+
+ALONE = _is_read("SELECT 1 FROM (t)")
+
+
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loaded]:
     folder = tmp_path_factory.mktemp("parentheses") / "ledger.dp"
@@ -57,7 +68,9 @@ SAME = [
 @pytest.mark.parametrize("words", SAME)
 def test_parentheses_of_inner_joins_are_other_words(shop: Loaded, words: tuple[str, ...]) -> None:
     before = shop.charges()
-    answers = [shop(f"FROM dp_sql('SELECT count(*) AS n FROM {text}', rho := 0.5)") for text in words]
+    read = [text for text in words if _is_read(f"SELECT count(*) AS n FROM {text}")]
+    assert len(read) > len(words) / 2
+    answers = [shop(f"FROM dp_sql('SELECT count(*) AS n FROM {text}', rho := 0.5)") for text in read]
     assert shop.charges() == before + 1
     assert all(answer == answers[0] for answer in answers)
 
@@ -67,7 +80,7 @@ def _tree(rng: random.Random, tables: list[str]) -> str:
     ties = {("c", "o"): "ck", ("o", "c"): "ck", ("c", "d"): "ck", ("d", "c"): "ck", ("o", "d"): "ck", ("d", "o"): "ck", ("o", "l"): "ok",
             ("l", "o"): "ok", ("c", "nat"): "n", ("nat", "c"): "n"}  # fmt: skip
     if len(tables) == 1:
-        return f"({tables[0]})" if rng.random() < 0.3 else tables[0]
+        return f"({tables[0]})" if ALONE and rng.random() < 0.3 else tables[0]
     for _ in range(100):
         cut = rng.randint(1, len(tables) - 1)
         left, right = tables[:cut], tables[cut:]
