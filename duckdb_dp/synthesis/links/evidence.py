@@ -82,20 +82,20 @@ class ResidualEstimate:
 
 
 def residual_estimates(
-    domain: Domain, cliques: Iterable[Clique], across: Callable[[Clique], bool] = bool
+    domain: Domain, cliques: Iterable[Clique], many: Callable[[Clique], bool] = bool
 ) -> dict[Clique, ResidualEstimate]:
     """All residuals of some marginals, each once, without those of attributes of one value, and those that are too large.
 
     Args:
         domain: of the attributes.
         cliques: of the marginals.
-        across: whether a clique has attributes of both sides.
+        many: whether a pair may have more than ``LARGEST`` coordinates.
     """
     residuals: dict[Clique, ResidualEstimate] = {}
     for clique in cliques:
         for subset in subsets(clique)[1:]:
             shape = domain.shape(subset)
-            simple = max(shape) <= VALUES and (len(subset) == 1 or (len(subset) == 2 and across(subset)))
+            simple = max(shape) <= VALUES and (len(subset) == 1 or (len(subset) == 2 and many(subset)))
             most = MEASURED if simple else LARGEST
             if subset not in residuals and min(shape) > 1 and math.prod(n - 1 for n in shape) <= most:
                 residuals[subset] = ResidualEstimate(

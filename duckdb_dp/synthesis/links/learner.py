@@ -22,6 +22,9 @@ from duckdb_dp.synthesis.links.per_unit import measure_shares
 ROUGH, FINE = 3e-5, 1e-6
 """Tolerances of fits, in KL per link: for learning dispersions, and of the result."""
 
+HELD = 20
+"""Units of a value, on average, from which on pairs of many values are looked at."""
+
 MOST = 4000
 """Workloads that are looked at: of more, evenly spaced ones stand for all."""
 
@@ -169,13 +172,24 @@ def start(
 ) -> Learner:
     """A learner that has measured nothing yet.
 
+    Where links are weighed by unit, pairs of many values are left out where a value of the unit's side has few units, and where the links
+    of a unit weigh more than 1 together: what such values go to would be known, and not how many links they have.
+
     Where each left row has one link, marginals of the left side are those of its table and are not measured.
 
     Privacy: post-processing.
     """
     wanted = workloads(blocks.left.attributes, blocks.right.attributes, k)
     wanted = wanted[:: -(-len(wanted) // MOST)] if wanted else []
-    known = residual_estimates(blocks.domain, wanted, lambda clique: all(blocks.split(clique)))
+    sizes = blocks.domain.sizes
+
+    def many(clique: Clique) -> bool:
+        left, right = blocks.split(clique)
+        if not (left and right) or not per_unit:
+            return bool(left and right)
+        return per_unit == 1 and total >= HELD * sizes[left[0]]
+
+    known = residual_estimates(blocks.domain, wanted, many)
     if one_parent:
         known = {clique: residual for clique, residual in known.items() if blocks.split(clique)[1]}
     for residual in known.values():
