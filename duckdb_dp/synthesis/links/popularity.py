@@ -309,7 +309,18 @@ def settled(
         if number.sum() == links[kind] and number.max() <= most[kind] and evened == 1:
             continue
         near = np.maximum(mean + (number - number.mean()) / evened, SMALL * mean)
-        for _ in range(FITTED if links[kind] else 0):
-            near = np.minimum(near * (links[kind] / near.sum()), max(most[kind], mean))
+        if links[kind]:
+            near = _scaled_within(near, float(links[kind]), max(float(most[kind]), float(mean)))
         found[mine] = _rounded(near, int(links[kind]), rng)
     return found
+
+
+def _scaled_within(shares: Array, total: float, most: float) -> Array:
+    """Positive shares times one factor, each ``most`` at most, that add up to a total, which is at most so much for each."""
+    order = np.sort(shares)[::-1]
+    rest = np.cumsum(order[::-1])[::-1]
+    factors = (
+        np.maximum(total - most * np.arange(len(order)), 0.0) / rest
+    )  # if so many of the largest ones are ``most``
+    fits = order * factors <= most
+    return np.asarray(np.minimum(shares * factors[int(np.argmax(fits)) if fits.any() else -1], most))

@@ -10,11 +10,14 @@ from duckdb_dp.domain.domain import Domain
 from duckdb_dp.linop import Array, Integers
 from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.synthesis.links.assign_links import End, feasible, filled
-from duckdb_dp.synthesis.links.by_unit import OF_LINKS
-from duckdb_dp.synthesis.links.degrees import Measured, model
+from duckdb_dp.synthesis.links.blocks import Blocks
+from duckdb_dp.synthesis.links.by_unit import OF_LINKS, ByUnit, by_number
+from duckdb_dp.synthesis.links.degrees import Degrees, Measured, model
+from duckdb_dp.synthesis.links.fit import tilted
 from duckdb_dp.synthesis.links.methods import Rules, links
 from duckdb_dp.synthesis.links.per_unit import NoisyTable
 from duckdb_dp.synthesis.links.sides import Side, side_of
+from duckdb_dp.synthesis.links.within import Structure
 from duckdb_dp.testing import NoNoise, SeededEntropy
 
 USERS, FILMS, MOST = 400, 40, 30
@@ -153,3 +156,31 @@ def test_units_with_many_links_keep_them_where_a_smooth_model_has_none() -> None
     degrees = model(measured, side, Domain({"u.a": 1}), 1500)
     assert degrees.shares.sum() == pytest.approx(1, abs=1e-3)
     assert degrees.shares[first[-1] :].sum() == pytest.approx(0.1, abs=1e-3)
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_attributes_that_determine_one_another_may_contradict_each_other(nested: bool) -> None:
+    """A city and its region are measured each with its own noise: links went nearly all to a few values of any attribute."""
+    rng, n = np.random.default_rng(3), 240
+    codes = np.stack([np.arange(n) % 10, np.arange(n) % 10 // (2 if nested else 1), rng.integers(0, 16, n)], 1)
+    films = side_of(("f.city", "f.region", "f.size"), codes)
+    users = side_of(("u.kind",), np.arange(USERS)[:, None] % 16, max_degree=8)
+    blocks = Blocks(
+        Domain({"u.kind": 16, "f.city": 10, "f.region": int(codes[:, 1].max()) + 1, "f.size": 16}), users, films
+    )
+    by_unit = ByUnit(end=0, degrees=Degrees(shares=np.append(0.0, np.full(8, 1 / 8))), total=float(USERS), variance=1.0)
+    base, first = by_unit.base(blocks), np.array([1, 3, 6])
+    values = {}
+    for name in films.attributes:
+        even = base.sum(axis=0) @ blocks.indicator((name,), right=True)
+        lifts = np.outer([-1, 0, 1], rng.normal(0, 0.3, len(even)))
+        values[name] = NoisyTable(
+            np.outer([0.25, 0.375, 0.375], even) * (1 + lifts) + rng.normal(0, 1, lifts.shape), 1.0
+        )
+    links_ = tilted(
+        blocks, base, by_number(by_unit, blocks, {}, Structure(pairs={}, values=values, first=first)), one_parent=True
+    )
+    shares = {name: links_.sum(axis=0) @ blocks.indicator((name,), right=True) / USERS for name in films.attributes}
+    for name, share in shares.items():
+        even = base.sum(axis=0) @ blocks.indicator((name,), right=True) / USERS
+        assert np.abs(share - even).sum() < 0.2, name

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from duckdb_dp.synthesis.links.popularity import Popularity, distribution, numbers, worth
+from duckdb_dp.synthesis.links.popularity import Popularity, distribution, numbers, settled, worth
 from duckdb_dp.synthesis.links.sides import Side, side_of
 
 
@@ -93,3 +93,12 @@ def test_rows_are_measured_where_their_spread_shows() -> None:
     assert worth(1_000, 10_000.0, 0.01, 1)
     assert not worth(1_000, 100.0, 0.01, 1)
     assert not worth(1_000, 10_000.0, 0.01, 100)
+
+
+@pytest.mark.parametrize("held", [[3900, 10, 10, 10], [0, 0, 0, 7], [9000, 0, 0, 0]])
+@pytest.mark.parametrize("most", [3300, 925, 1])
+def test_rows_have_all_links_of_their_type_however_uneven_they_are(held: list[int], most: int) -> None:
+    """Scaling in turn came to an end before the small rows had what the largest one cannot hold, and the draw failed."""
+    found = settled(np.array(held), np.array([4]), np.array([3700]), np.array([most]), 1.0, np.random.default_rng(1))
+    assert found.sum() == 3700
+    assert found.max() <= max(most, 925) + 1
