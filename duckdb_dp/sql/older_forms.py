@@ -18,7 +18,8 @@ _RESPELT = re.compile(r"\b(BETWEEN|IN|NOT|GROUP)\b", re.IGNORECASE)
 """Words without which conditions of joins, and the keys of groups inside, are as they were first."""
 
 _RESPELT_AGAIN = re.compile(
-    r"\b(BETWEEN|IN|OR|AND|NOT|TRUE|FALSE|SUM|F?AVG|MEAN|STDDEV\w*|VAR\w*|\d{4}-\d\d-\d\d)\b", re.IGNORECASE
+    r"\b(BETWEEN|IN|OR|AND|NOT|TRUE|FALSE|FILTER|COUNT_?IF|SUM|F?AVG|MEAN|STDDEV\w*|VAR\w*|\d{4}-\d\d-\d\d)\b",
+    re.IGNORECASE,
 )
 """Words without which they, and what is summed, are as they were before they took the form that they have now."""
 
@@ -54,7 +55,8 @@ def forms(session: Session, request: Request, arguments: Arguments) -> tuple[int
     """
     if not has_sources(request):
         return (1,) if request.direct else ()
-    asked = str(arguments.get("sql", "GROUP OR"))
+    views = (part.source.sql for part in request.direct if part.source is not None)  # whose words stand in no statement
+    asked = " ".join((str(arguments.get("sql", "GROUP OR")), *views))
     words = {2: _RESPELT_AGAIN, 1: _RESPELT}
     found = [number for number, one in words.items() if one.search(asked)]
     if not found or not _seen(session, request.function, session.kept(Looked).respelt, _has_respelt):

@@ -9,8 +9,9 @@ import pytest
 from sqlglot import parse_one
 
 from duckdb_dp.domain.row_expressions import checked
-from duckdb_dp.sql.same_conditions import in_form, in_one_form
+from duckdb_dp.sql.same_conditions import in_one_form
 from tests.conftest import Loaded
+from tests.sql.earlier_forms import as_in_form
 
 SAME = [
     ("x BETWEEN 1 AND 5", "x >= 1 AND x <= 5", "5 >= x AND (1 <= x)", "NOT (x < 1 OR x > 5)"),
@@ -90,7 +91,7 @@ def test_another_meaning_is_another_request(one: Loaded) -> None:
 def test_what_was_stored_as_it_was_written_is_found(one: Loaded, way: str) -> None:
     for text in ("x >= 1 AND NOT t = 'a'", "x BETWEEN 1 AND 5", "b = true", "x = 1 OR x = 2"):
         before = one.charges()
-        with in_form(1):
+        with as_in_form(1):
             answers = one("FROM dp_sql(?, rho := 0.02)", [way.format(text)])
         assert one("FROM dp_sql(?, rho := 0.02)", [way.format(text)]) == answers
         assert one.charges() == before + 1, text

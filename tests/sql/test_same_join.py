@@ -16,6 +16,7 @@ from duckdb_dp.sql.bindings import LOADED
 from duckdb_dp.sql.older_forms import Looked
 from duckdb_dp.sql.same_conditions import in_form
 from tests.conftest import Loaded
+from tests.sql.earlier_forms import as_in_form
 from tests.sql.test_joins import DECLARED, TABLES
 
 MORE = """
@@ -171,12 +172,37 @@ def test_what_is_no_rewriting_stays_another_request(hospital: Loaded) -> None:
         assert request(hospital, WAYS[0].format(one)).to_json() != request(hospital, WAYS[0].format(two)).to_json()
 
 
+def looked_anew(hospital: Loaded) -> None:
+    """As a new process does, which looks through the ledger once."""
+    looked = LOADED[hospital("SELECT _dp_loaded()")[0][0]].session.kept(Looked)
+    looked.found.clear()
+    looked.respelt.clear()
+
+
 def test_what_was_stored_as_its_conditions_were_written_is_found(hospital: Loaded) -> None:
     before, asked = hospital.charges(), WAYS[0].format("v.charge BETWEEN 2 AND 7 AND v.reason IN ('flu')")
-    with in_form(1):
+    with as_in_form(1):
         answers = hospital("FROM dp_sql(?, rho := 2)", [asked])
     assert hospital.charges() == before + 1
+    looked_anew(hospital)
     assert hospital("FROM dp_sql(?, rho := 2)", [asked]) == answers
+    assert hospital.charges() == before + 1
+
+
+@pytest.mark.parametrize(
+    "shown",
+    ["count(*) FILTER (WHERE 3 < v.charge)", "count_if(5 < v.charge)", "sum(v.charge) FILTER (WHERE 3 < v.paid)"],
+)
+def test_what_was_stored_with_its_filter_as_it_was_written_is_found(hospital: Loaded, shown: str) -> None:
+    before, asked = (
+        hospital.charges(),
+        f"SELECT {shown} AS n FROM visits v JOIN patients p ON v.patient_id = p.patient_id",
+    )
+    with as_in_form(2):
+        answers = hospital("FROM dp_sql(?, rho := 3)", [asked])
+    assert hospital.charges() == before + 1
+    looked_anew(hospital)
+    assert hospital("FROM dp_sql(?, rho := 3)", [asked]) == answers
     assert hospital.charges() == before + 1
 
 
@@ -436,3 +462,16 @@ def test_order_inside_windows_does_not_depend_on_settings(exact: Loaded) -> None
         for setting in ("SELECT 1", "SET default_null_order = 'NULLS FIRST'", "SET default_order = 'DESC'"):
             exact(setting)
             assert exact(f"SELECT n FROM dp_sql('{sql}', mu := 10, fresh := true)") == [(true,)], (order, setting)
+
+
+def test_what_was_stored_of_a_view_with_such_words_is_found(hospital: Loaded) -> None:
+    hospital(
+        "CALL dp_view('dear', 'SELECT p.sex, v.charge FROM visits v JOIN patients p USING (patient_id) WHERE v.charge NOT IN (2) AND v.charge BETWEEN -1 AND 7')"
+    )
+    before, asked = hospital.charges(), "SELECT count(*) AS n FROM dear"
+    with as_in_form(2):
+        answers = hospital("FROM dp_sql(?, rho := 3)", [asked])
+    assert hospital.charges() == before + 1
+    looked_anew(hospital)
+    assert hospital("FROM dp_sql(?, rho := 3)", [asked]) == answers
+    assert hospital.charges() == before + 1

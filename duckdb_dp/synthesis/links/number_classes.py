@@ -30,8 +30,8 @@ class NumberClasses:
         return "\0number"
 
     def codes(self, held: Integers) -> Integers:
-        """The class of each link whose unit has so many."""
-        return np.searchsorted(self.starts, held, side="right") - 1
+        """The class of each link whose unit has so many; of none it is the first."""
+        return np.maximum(np.searchsorted(self.starts, held, side="right") - 1, 0)
 
 
 def number_classes(units: Measured, most: int) -> NumberClasses | None:

@@ -45,6 +45,17 @@ def whole(unit: list[tuple[int, ...]], asked: LimitedPairs) -> Array:
     return np.concatenate(parts)
 
 
+def check_exact(asked: LimitedPairs, units: Units, answers: Array, errors: Array) -> None:
+    """Each answer is as near to the exact one as is said, and no unit moves them all by more than the sensitivity."""
+    whole_answers = [asked.exact(rows_of(units), i) for i in range(len(answers))]
+    for place in range(len(units)):
+        others = rows_of(units[:place] + units[place + 1 :])
+        gone = [a - asked.exact(others, i) for i, a in enumerate(whole_answers)]
+        assert sum(x * x for x in gone) <= Fraction(asked.squared_sensitivity)
+    for index, (answer, error) in enumerate(zip(answers, errors, strict=True)):
+        assert abs(Fraction(float(answer)) - whole_answers[index]) <= Fraction(float(error))
+
+
 @pytest.mark.parametrize("bound", [0.05, 0.8, 100.0])
 def test_answers_are_those_of_the_definition(bound: float) -> None:
     units, asked = drawn(1), query(bound)
@@ -120,13 +131,7 @@ def test_attributes_that_follow_from_two_others_are_as_if_each_link_held_them() 
     expected, _ = held.apply(with_it.reshape(-1))
     assert (answers == expected).all()
     assert asked.shape == held.shape
-    whole_answers = [asked.exact(rows_of(units), i) for i in range(len(answers))]
-    for place in range(len(units)):
-        others = rows_of(units[:place] + units[place + 1 :])
-        gone = [a - asked.exact(others, i) for i, a in enumerate(whole_answers)]
-        assert sum(x * x for x in gone) <= Fraction(asked.squared_sensitivity)
-    for index, (answer, error) in enumerate(zip(answers, errors, strict=True)):
-        assert abs(Fraction(float(answer)) - whole_answers[index]) <= Fraction(float(error))
+    check_exact(asked, units, answers, errors)
 
 
 def test_the_number_of_a_units_links_is_an_attribute_as_if_each_link_held_it() -> None:
@@ -152,10 +157,4 @@ def test_the_number_of_a_units_links_is_an_attribute_as_if_each_link_held_it() -
     answers, errors = asked.apply(rows_of(units))
     expected, _ = held.apply(with_it.reshape(-1))
     assert (answers == expected).all()
-    whole_answers = [asked.exact(rows_of(units), i) for i in range(len(answers))]
-    for place in range(len(units)):
-        others = rows_of(units[:place] + units[place + 1 :])
-        gone = [a - asked.exact(others, i) for i, a in enumerate(whole_answers)]
-        assert sum(x * x for x in gone) <= Fraction(asked.squared_sensitivity)
-    for index, (answer, error) in enumerate(zip(answers, errors, strict=True)):
-        assert abs(Fraction(float(answer)) - whole_answers[index]) <= Fraction(float(error))
+    check_exact(asked, units, answers, errors)
