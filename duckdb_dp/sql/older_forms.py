@@ -55,8 +55,7 @@ def forms(session: Session, request: Request, arguments: Arguments) -> tuple[int
     """
     if not has_sources(request):
         return (1,) if request.direct else ()
-    views = (part.source.sql for part in request.direct if part.source is not None)  # whose words stand in no statement
-    asked = " ".join((str(arguments.get("sql", "GROUP OR")), *views))
+    asked = str(arguments.get("sql", "GROUP OR"))
     words = {2: _RESPELT_AGAIN, 1: _RESPELT}
     found = [number for number, one in words.items() if one.search(asked)]
     if not found or not _seen(session, request.function, session.kept(Looked).respelt, _has_respelt):

@@ -462,16 +462,3 @@ def test_order_inside_windows_does_not_depend_on_settings(exact: Loaded) -> None
         for setting in ("SELECT 1", "SET default_null_order = 'NULLS FIRST'", "SET default_order = 'DESC'"):
             exact(setting)
             assert exact(f"SELECT n FROM dp_sql('{sql}', mu := 10, fresh := true)") == [(true,)], (order, setting)
-
-
-def test_what_was_stored_of_a_view_with_such_words_is_found(hospital: Loaded) -> None:
-    hospital(
-        "CALL dp_view('dear', 'SELECT p.sex, v.charge FROM visits v JOIN patients p USING (patient_id) WHERE v.charge NOT IN (2) AND v.charge BETWEEN -1 AND 7')"
-    )
-    before, asked = hospital.charges(), "SELECT count(*) AS n FROM dear"
-    with as_in_form(2):
-        answers = hospital("FROM dp_sql(?, rho := 3)", [asked])
-    assert hospital.charges() == before + 1
-    looked_anew(hospital)
-    assert hospital("FROM dp_sql(?, rho := 3)", [asked]) == answers
-    assert hospital.charges() == before + 1
