@@ -5,14 +5,14 @@ most k times that, in L1 and in L2.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Any
 
 from duckdb_dp.domain.domain import Attribute, Clique
 from duckdb_dp.domain.types import Scalar
-from duckdb_dp.outputs import Output, Piece, read_pieces, write_pieces
+from duckdb_dp.outputs import Output, Piece, read_pieces, renumbered, write_pieces
 from duckdb_dp.sum_names import BITS as BITS
 from duckdb_dp.sum_names import MARK as MARK
 from duckdb_dp.sum_names import sum_name as sum_name
@@ -332,6 +332,16 @@ class GroupedSums:
         """The number of the quantile that an output is a function of, and of nothing else; None for others."""
         first = output.pieces[0] if len(output.pieces) == 1 else None
         return first if isinstance(first, int) and self.sums[first].kind == "quantile" else None
+
+    def arranged(self, sums: Sequence[Sum], places: Sequence[int]) -> "GroupedSums":
+        """The same of these sums, of which number ``places[i]`` is what its own number i is."""
+        return replace(
+            self,
+            sums=tuple(sums),
+            outputs=tuple(output.renumbered(places) for output in self.outputs),
+            having=renumbered(self.having, places),
+            order=tuple((renumbered(pieces, places), after) for pieces, after in self.order),
+        )
 
     def without_line(self) -> "GroupedSums":
         """The same with no cells of quantiles beyond those of declared values."""

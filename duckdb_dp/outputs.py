@@ -1,6 +1,7 @@
 """What the direct route of dp_sql shows of its sums: expressions over them, as public data of a request."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 LEAST = "CAST('-Infinity' AS DOUBLE)"
@@ -22,6 +23,17 @@ def read_pieces(pieces: list[Any]) -> tuple[Piece, ...]:
     return tuple((piece[0], piece[1]) if isinstance(piece, list) else piece for piece in pieces)
 
 
+def renumbered(pieces: tuple[Piece, ...], places: Sequence[int]) -> tuple[Piece, ...]:
+    """An expression of sums that stand in other places: that of number i in ``places[i]``."""
+
+    def moved(piece: Piece) -> Piece:
+        if isinstance(piece, int):
+            return places[piece]
+        return (piece[0], places[piece[1]]) if isinstance(piece, tuple) and piece[0] in ("known", "stddev") else piece
+
+    return tuple(map(moved, pieces))
+
+
 @dataclass(frozen=True, slots=True)
 class Product:
     """How the interval of an expression with products follows from those of its factors.
@@ -37,6 +49,10 @@ class Product:
     factors: tuple[tuple[Piece, ...], ...]
     low: str
     high: str
+
+    def renumbered(self, places: Sequence[int]) -> "Product":
+        """The same of sums that stand in other places."""
+        return replace(self, factors=tuple(renumbered(factor, places) for factor in self.factors))
 
     def to_json(self) -> list[Any]:
         """Plain data."""
@@ -77,6 +93,15 @@ class Output:
     def noisy(self) -> bool:
         """Whether it takes any sum."""
         return any(isinstance(piece, int) for piece in self.pieces)
+
+    def renumbered(self, places: Sequence[int]) -> "Output":
+        """The same of sums that stand in other places."""
+        return replace(
+            self,
+            pieces=renumbered(self.pieces, places),
+            guards=tuple(renumbered(guard, places) for guard in self.guards),
+            product=None if self.product is None else self.product.renumbered(places),
+        )
 
     def to_json(self) -> list[Any]:
         """Plain data."""

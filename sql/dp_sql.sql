@@ -56,7 +56,7 @@
 -- sums and averages, and beside one of x count(x) counts what it adds up.
 -- Errors: an aggregate that one row can change without a bound, such as max, names what to ask instead; so do joins of private
 -- rows. What stands above the answers is tried on made-up rows before anything is charged.
--- Cost: the budget typed, once per request: the same sums under other names, sorted, cut or worked out otherwise, cost nothing more, and so do joins whose tables and conditions stand in another order. Direct, each sum takes an equal share of it, and all quantiles of one value take one; each grouping set of a planned count does too, and the plan pools these.
+-- Cost: the budget typed, once per request: the same sums under other names, in another order, sorted, cut or worked out otherwise, cost nothing more, and so do joins whose tables and conditions stand in another order. Direct, each sum takes an equal share of it, and all quantiles of one value take one; each grouping set of a planned count does too, and the plan pools these.
 --
 -- Example:
 --   FROM dp_sql('SELECT sex, count(*) FROM adult WHERE age BETWEEN 25 AND 44 GROUP BY sex', epsilon := 0.5);

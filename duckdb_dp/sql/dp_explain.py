@@ -35,7 +35,8 @@ from duckdb_dp.sql import (
 from duckdb_dp.sql.arguments import Arguments, Place
 from duckdb_dp.sql.found_groups import Found
 from duckdb_dp.sql.quantile_rows import told_of
-from duckdb_dp.sql.questions import Kind, kinds, opened, precise, request_of
+from duckdb_dp.sql.question_kinds import Kind
+from duckdb_dp.sql.questions import kinds, opened, precise, request_of
 from duckdb_dp.sql.registry import Function, Rows, register
 from duckdb_dp.sql.session import Session
 

@@ -14,7 +14,8 @@ from duckdb_dp.reconstruct.postprocess import KINDS
 from duckdb_dp.request import Question, Request
 from duckdb_dp.sql import render
 from duckdb_dp.sql.arguments import Arguments, find_attribute, flag, word
-from duckdb_dp.sql.questions import Declared, Kind, register_kind
+from duckdb_dp.sql.question_kinds import Declared, Kind
+from duckdb_dp.sql.questions import register_kind
 from duckdb_dp.sql.readings import chosen
 
 PGM = "pgm"

@@ -18,7 +18,8 @@ from duckdb_dp.request import SELECT, Question, Request
 from duckdb_dp.sql import precision, routes
 from duckdb_dp.sql.arguments import Arguments, Place, find_attribute, no_postprocess
 from duckdb_dp.sql.cell_values import end, value
-from duckdb_dp.sql.questions import Declared, Kind, named_dataset, register_kind
+from duckdb_dp.sql.question_kinds import Declared, Kind, named_dataset
+from duckdb_dp.sql.questions import register_kind
 from duckdb_dp.sql.session import Session
 
 QUARTILES = [0.25, 0.5, 0.75]

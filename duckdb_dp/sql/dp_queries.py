@@ -7,7 +7,8 @@ from duckdb_dp.plan.base import Plan
 from duckdb_dp.request import Question, Request
 from duckdb_dp.sql import layout
 from duckdb_dp.sql.arguments import Arguments, no_postprocess
-from duckdb_dp.sql.questions import Declared, Kind, register_kind
+from duckdb_dp.sql.question_kinds import Declared, Kind
+from duckdb_dp.sql.questions import register_kind
 
 
 def recognises(arguments: Arguments) -> bool:

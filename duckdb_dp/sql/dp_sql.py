@@ -20,15 +20,15 @@ from duckdb_dp.request import SELECT, Question, Request
 from duckdb_dp.sql import catalog, family, layout, routes
 from duckdb_dp.sql.above.asked import Statement
 from duckdb_dp.sql.arguments import Arguments, Place, find_dataset, no_postprocess
-from duckdb_dp.sql.questions import Declared, Kind, register_kind
+from duckdb_dp.sql.question_kinds import Declared, Kind
+from duckdb_dp.sql.questions import register_kind
 from duckdb_dp.sql.row_bounds import Bounds
 from duckdb_dp.sql.session import Session
 
 if TYPE_CHECKING:
-    from duckdb_dp.sql.found_groups import Found
-
-if TYPE_CHECKING:
     from sqlglot import exp
+
+    from duckdb_dp.sql.found_groups import Found
 
 
 _SELECT = re.compile(r"(\s|--[^\n]*(\n|$)|/\*.*?\*/)*(select\b|with\s|from\s|\()", re.IGNORECASE | re.DOTALL)

@@ -1,103 +1,41 @@
-"""dp_marginals, dp_queries, dp_quantiles and dp_sql: from a call to a request about one table, and to the SQL of its answers."""
+"""dp_marginals, dp_queries, dp_quantiles and dp_sql: from a call to a request about one table, which is looked for and charged."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, final
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from duckdb_dp.accounting.ledger import Dataset, Release
-from duckdb_dp.answers import direct_plan
 from duckdb_dp.answers import plan as planned_for
 from duckdb_dp.budget import Budget
-from duckdb_dp.domain.domain import Attribute, UnknownAttribute
+from duckdb_dp.domain.domain import UnknownAttribute
 from duckdb_dp.errors import DPError
-from duckdb_dp.plan.base import Plan
 from duckdb_dp.release import check
 from duckdb_dp.request import ADAPTIVE, Question, Request
-from duckdb_dp.sql import answer_size, older_forms, precision, render, routes, same_sums, short
+from duckdb_dp.sql import answer_rows, answer_size, older_forms, precision, render, routes, same_sums
 from duckdb_dp.sql.above.asked import Statement
 from duckdb_dp.sql.arguments import (
     Arguments,
     Place,
     check_unit,
-    find_dataset,
     flag,
-    no_postprocess,
     parse_budget,
     release_name,
     stable_cost,
     word,
 )
 from duckdb_dp.sql.mechanisms import check_mechanism, mechanism_options, release_numbers
+from duckdb_dp.sql.question_kinds import Declared, Kind
 from duckdb_dp.sql.registry import Function, functions, register
 from duckdb_dp.sql.row_bounds import Bounds
 from duckdb_dp.sql.session import Session
-from duckdb_dp.sql.signing import reads
 
 if TYPE_CHECKING:
     from duckdb_dp.grouped_sums import GroupedSums
     from duckdb_dp.sql.found_groups import Found
 
-Declared = Mapping[str, Attribute]
 Done = TypeVar("Done")
-
-
-def named_dataset(session: Session, arguments: Arguments, place: Place) -> Dataset:
-    """The dataset that is an argument of the call."""
-    return find_dataset(session.ledger, arguments["dataset"], *place)
-
-
-def as_declared(declared: Declared, _dataset: Dataset, _arguments: Arguments) -> Declared:
-    """The attributes as they are declared."""
-    return declared
-
-
-def as_asked(request: Request, _arguments: Arguments) -> Request:
-    """The request with the mechanism that was asked for."""
-    return request
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
-    """A function that asks queries about one table: dp_marginals, dp_queries, dp_quantiles or dp_sql.
-
-    Attributes:
-        name: of the function.
-        argument: the argument that holds the queries.
-        recognises: whether the arguments of dp_explain ask about a call of this function; its second one is 'attributes'.
-        questions: (argument, dataset, declared, arguments) -> the questions.
-        rows: (request, plan, handle, arguments, private) -> the SQL of the answers; the plan is None for an adaptive one.
-        describe: a question in a few words.
-        dataset: whose questions they are.
-        adaptive: whether adaptive mechanisms can answer them.
-        direct: (session, dataset, declared, arguments, place) -> the sums that answer the call row by row, none where questions
-            do; and the declarations of their columns.
-        domain: (declared, dataset, arguments) -> the attributes as the function counts their cells.
-        chosen: (request, arguments) -> the request with the mechanism that 'auto' takes for how its answers are read.
-        found: (session, arguments, place) -> the columns to group by whose values are found first; None for none.
-        above: (session, argument, place) -> what a statement asks above the SELECTs that it aggregates by; None for none.
-        own: mechanisms that this function has beside the planners.
-        arranged: (session, arguments, SQL of the answers, the same to describe them by) -> with their columns in the order asked for.
-    """
-
-    name: str
-    argument: str
-    recognises: Callable[[Arguments], bool]
-    questions: Callable[[Any, Dataset, Declared, Arguments], tuple[Question, ...]]
-    rows: Callable[[Request, Plan | None, str, Arguments, bool], str]
-    describe: Callable[[Question], str]
-    dataset: Callable[[Session, Arguments, Place], Dataset] = named_dataset
-    adaptive: bool = False
-    direct: "Callable[[Session, Dataset, Declared, Arguments, Place], tuple[tuple[GroupedSums, ...], Declared]] | None" = None
-    domain: Callable[[Declared, Dataset, Arguments], Declared] = as_declared
-    chosen: Callable[[Request, Arguments], Request] = as_asked
-    found: "Callable[[Session, Arguments, Place], Found | None] | None" = None
-    above: Callable[[Session, Any, Place], "Statement | None"] | None = None
-    own: tuple[str, ...] = ()
-    arranged: Callable[[Session, Arguments, str, Callable[[], str]], str] | None = None
-
 
 _KINDS: dict[str, Kind] = {}
 
@@ -116,7 +54,7 @@ def register_kind(kind: Kind) -> Function:
         return _ask(session, kind, arguments, place)
 
     def read(session: Session, stored: Release, arguments: Arguments, _place: Place) -> str:
-        return _read(session, kind, stored, arguments)
+        return answer_rows.read(session, kind, stored, arguments)
 
     return register(Function(name=kind.name, plan=ask, read=read, compares=True, public=True))
 
@@ -142,11 +80,10 @@ def _ask(session: Session, kind: Kind, arguments: Arguments, place: Place) -> st
         else session.stored(request, name) or _older(session, kind, arguments, dataset, request, name, place, found)
     )
     if stored is not None:
-        return _read(session, kind, stored, arguments, above)
+        return answer_rows.read(session, kind, stored, arguments, above)
     selects = request.direct or any(question.select is not None for question in request.questions)
     if selects and not fresh and name is None and (same := same_sums.find(session, request)) is not None:
-        plan = None if request.direct else session.answers(same).plan
-        return _rows(session, kind, request, plan, render.stored_handle(same), arguments, same.private, above)
+        return answer_rows.read(session, kind, same[0], arguments, above, same[1])
     later = found if found is not None and found.pending else None
     if session.most_rows is not None and above is None and later is None:
         answer_size.check(session, kind.name, answer_size.of_request(request, arguments))
@@ -154,7 +91,6 @@ def _ask(session: Session, kind: Kind, arguments: Arguments, place: Place) -> st
         above.check_size(request)
     check(request)
     key, private = session.ledger.unit_key(), session.bits.private
-    names = () if later is None else later.names
     if request.direct:
         from duckdb_dp.sql import direct_counts  # for import time: counts of cells do without it
 
@@ -162,7 +98,8 @@ def _ask(session: Session, kind: Kind, arguments: Arguments, place: Place) -> st
     else:
         cliques = None if planned is None else (*request.cliques, *planned.beyond)
         handle = render.run(request, key, name=name, fresh=fresh, cliques=cliques)
-    return _rows(session, kind, request, planned, handle, arguments, private, above, names)
+    names = () if later is None else later.names
+    return answer_rows.rows(session, kind, request, planned, handle, arguments, private, above, names)
 
 
 def opened(session: Session, kind: Kind, arguments: Arguments, place: Place) -> tuple[Statement | None, Arguments]:
@@ -238,64 +175,6 @@ def _as_written(session: Session, kind: Kind, arguments: Arguments, place: Place
     """The request of a join by these arguments, with the groups that are found by them."""
     groups = None if kind.found is None or found is None else kind.found(session, arguments, place)
     return request_of(session, kind, arguments, place, groups)[1]
-
-
-def _read(session: Session, kind: Kind, stored: Release, arguments: Arguments, above: Statement | None = None) -> str:
-    request, found = Request.from_json(stored.request), session.answers(stored)
-    plan = None if request.direct else found.plan
-    return _rows(session, kind, request, plan, render.stored_handle(stored), arguments, stored.private, above)
-
-
-def _rows(
-    session: Session,
-    kind: Kind,
-    request: Request,
-    plan: Plan | None,
-    handle: str,
-    arguments: Arguments,
-    private: bool,
-    above: Statement | None,
-    names: Sequence[str] = (),
-) -> str:
-    """The SELECT of the answers, in short columns where they are asked for: the request is the same."""
-
-    def answers(handle: str, names: Sequence[str]) -> str:
-        if request.direct and request.questions:
-            return _batch(session, request, handle, arguments, private, names)
-        if request.direct:
-            return _sums(request, handle, arguments, private, names)
-        return kind.rows(request, plan, handle, arguments, private)
-
-    def shown(handle: str, names: Sequence[str]) -> str:
-        found = answers(handle, names)
-        return short.shortened(session, found, answers(short.NOTHING, ())) if short.is_short(arguments) else found
-
-    reads(request)
-    if above is not None:
-        known, in_short = direct_plan(request) if request.direct else plan, short.is_short(arguments)
-        assert known is not None
-        return above.sql(request, known, handle, private=private, found=names, in_short=in_short)
-    found = shown(handle, names)
-    if kind.arranged is None:
-        return found
-    return kind.arranged(session, arguments, found, lambda: shown(short.NOTHING, ()))
-
-
-def _batch(
-    session: Session, request: Request, handle: str, arguments: Arguments, private: bool, found: Sequence[str]
-) -> str:
-    """SELECTs of which some are planned and some summed."""
-    from duckdb_dp.sql.above.statement import batch  # for import time: it brings sqlglot
-
-    no_postprocess(arguments, request.function)
-    return batch(session, request).sql(request, direct_plan(request), handle, private=private, found=found)
-
-
-def _sums(request: Request, handle: str, arguments: Arguments, private: bool, found: Sequence[str] = ()) -> str:
-    no_postprocess(arguments, request.function)
-    from duckdb_dp.sql import direct_rows  # for import time
-
-    return direct_rows.select(request, direct_plan(request), handle, private=private, found=found)
 
 
 def request_of(
