@@ -3,7 +3,6 @@
 import json
 from collections import OrderedDict
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, final
@@ -12,7 +11,6 @@ import numpy as np
 
 from duckdb_dp.accounting.ledger import Release, hash_request
 from duckdb_dp.domain.domain import Domain, canonical
-from duckdb_dp.errors import DPError
 from duckdb_dp.grouped_sums import GroupedSums
 from duckdb_dp.request import Request
 from duckdb_dp.sql.session import Session
@@ -26,10 +24,11 @@ NEWEST = 100
 
 @final
 class Measured:
-    """What the releases that were looked through have measured, as a hash, by the hash of their request."""
+    """What the releases that were looked through have measured, roughly and as a hash, by the hash of their request."""
 
     def __init__(self) -> None:
-        self.known: OrderedDict[str, str] = OrderedDict()
+        self.roughly: OrderedDict[str, tuple[Any, ...]] = OrderedDict()
+        self.known: dict[str, str] = {}
 
 
 def find(session: Session, request: Request) -> tuple[Release, Request] | None:
@@ -37,19 +36,31 @@ def find(session: Session, request: Request) -> tuple[Release, Request] | None:
 
     Privacy: post-processing.
     """
-    wanted, known = hash_request(_measured(request.to_json())), session.kept(Measured).known
+    measured, text = session.kept(Measured), request.to_json()
+    wanted = _roughly(text)
     for number, hash_ in session.ledger.newest(request.function, NEWEST, private=session.bits.private):
-        if hash_ not in known:
-            known[hash_] = ""
-            with suppress(DPError):  # a later version wrote it
-                known[hash_] = hash_request(_measured(session.ledger.release(number).request))
-        if known[hash_] == wanted:
+        if hash_ not in measured.roughly:
+            measured.roughly[hash_] = _roughly(session.ledger.release(number).request)
+        if measured.roughly[hash_] != wanted:
+            continue
+        if hash_ not in measured.known:
+            measured.known[hash_] = hash_request(_measured(session.ledger.release(number).request))
+        if measured.known[hash_] == hash_request(_measured(text)):
             stored = session.ledger.release(number)
             session.read[stored.id] = stored
             return stored, _arranged(request, Request.from_json(stored.request))
-    while len(known) > 10 * NEWEST:
-        known.popitem(last=False)
+    while len(measured.roughly) > 10 * NEWEST:
+        measured.known.pop(measured.roughly.popitem(last=False)[0], None)
     return None
+
+
+def _roughly(text: str) -> tuple[Any, ...]:
+    """What is alike in all requests that measure the same, and differs in most others: it takes no parsing of SQL."""
+    data: dict[str, Any] = json.loads(text)
+    parts = [(part["size"], part["where"], len(part["sums"])) for part in data.get("direct", ())]
+    names = [attribute["name"] for attribute in data["attributes"]]
+    dataset = (*data["dataset"], data["unit"], data["max_rows"], data.get("version", 1))
+    return data["cost"], *dataset, len(data["questions"]), *sorted(names), *parts
 
 
 def _arranged(request: Request, stored: Request) -> Request:
