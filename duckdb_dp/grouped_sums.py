@@ -306,6 +306,7 @@ class GroupedSums:
         order: (expression, what follows it, such as ' DESC') by which rows are sorted.
         limit: how many rows at most; None for all.
         source: the rows that are summed; None for those of the dataset's own table.
+        rows: how many rows of a unit count, where these are fewer than the request says.
     """
 
     number: int
@@ -321,6 +322,7 @@ class GroupedSums:
     order: tuple[tuple[tuple[Piece, ...], str], ...] = ()
     limit: int | None = None
     source: Source | None = None
+    rows: int | None = None
 
     @property
     def shares(self) -> bool:
@@ -368,6 +370,7 @@ class GroupedSums:
             "order": [[write_pieces(pieces), after] for pieces, after in self.order],
             "limit": self.limit,
             **({} if self.source is None else {"source": self.source.to_json()}),
+            **({} if self.rows is None else {"rows": self.rows}),
         }
 
     @classmethod
@@ -388,4 +391,5 @@ class GroupedSums:
             order=tuple((read_pieces(pieces), after) for pieces, after in data["order"]),
             limit=data["limit"],
             source=Source.from_json(data["source"]) if "source" in data else None,
+            rows=data.get("rows"),
         )

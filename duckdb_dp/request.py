@@ -45,10 +45,10 @@ SLACK = 2e-9
 """Noise is calibrated to this much less than is charged, so that sums of charges rounded in doubles never overspend."""
 
 
-VERSION = 7
+VERSION = 8
 """Of the text of requests. Text without a version has 1; what a later one adds is written with its number: 2 added ``direct``, and
 3 ``auto_rows`` and what is summed over a relation, ``source``, 4 ``decimals`` of attributes, 5 ``questions`` beside ``direct`` and the
-mechanism 'select', 6 ``rest``, 7 ``line`` of attributes."""
+mechanism 'select', 6 ``rest``, 7 ``line`` of attributes, 8 ``rows`` of grouping sets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +136,7 @@ class Request:
         function: the SQL function.
         catalog, schema, table: the dataset's full name.
         unit: the column that names the privacy unit; None when every row is a unit; see ``units``.
-        max_rows: rows kept of each unit (1 when every row is a unit).
+        max_rows: rows kept of each unit (1 when every row is a unit); of grouping sets of ``direct`` that say so fewer.
         accounting: the dataset's.
         attributes: the declared domain of every attribute in use, in the dataset's order.
         questions: the query sets, in the order asked.
@@ -270,6 +270,10 @@ class Request:
         """How many sums are taken row by row: answers to ``questions`` are numbered after them."""
         return sum(len(part.sums) for part in self.direct)
 
+    def rows_of(self, part: "GroupedSums") -> int:
+        """How many rows of a unit count in one of its grouping sets: its noise covers so many and no more."""
+        return self.max_rows if part.rows is None else part.rows
+
     @property
     def calibrated(self) -> float:
         """The cost that the noise is calibrated to: a little less than is charged."""
@@ -305,6 +309,8 @@ class Request:
 
     @property
     def _version(self) -> int:
+        if any(part.rows is not None for part in self.direct):
+            return 8
         if self.lined:
             return 7
         if self.rest:

@@ -44,7 +44,7 @@ class DirectPlan:
     Attributes:
         parts: what is measured, by SELECT and grouping set.
         cost: the budget, for tables that differ by one row.
-        rows: the rows k of a unit.
+        rows: the rows k of a unit; of parts that say it fewer count, and their noise is as much less.
         auto: whether bounds are chosen for what an owner adds.
         clip: the norm that is declared instead.
         accounting: what a choice costs.
@@ -257,6 +257,16 @@ class DirectPlan:
         """Part of the cost that chooses one bound for some sums."""
         return sum(self.share(index) * (1 - self._kept(index)) for index in indices)
 
+    def rows_of(self, part: GroupedSums) -> int:
+        """How many rows of a unit count in one grouping set."""
+        return self.rows if part.rows is None else part.rows
+
+    def _cost(self, part: GroupedSums) -> PrivacyCost:
+        """The budget, for tables that differ by one of the rows that count there: with fewer of them each may cost more."""
+        times = self.rows / self.rows_of(part)
+        beta = None if self.cost.beta is None else self.cost.beta * times**2
+        return PrivacyCost(beta=beta, epsilon=self.cost.epsilon * times)
+
     def own(self, index: int) -> int:
         """The number of the measurement of a sum that is no quantile."""
         return self.places[sum_name(index)[0]][0]
@@ -265,7 +275,8 @@ class DirectPlan:
         """Noise variance of a sum that is no quantile, in steps of its grid."""
         share = (self.weights[index] or 1.0) / self._total * self._kept(index)
         part, one = self.sums[index]
-        unit = 2 / (self.cost.epsilon * share) ** 2 if self.cost.beta is None else 1 / (self.cost.beta * share)
+        cost = self._cost(part)
+        unit = 2 / (cost.epsilon * share) ** 2 if cost.beta is None else 1 / (cost.beta * share)
         return self._squared(part, one) * unit
 
     def known_stddev(self, index: int) -> float | None:
@@ -352,10 +363,11 @@ class DirectPlan:
             plan = restore(workload, kept)
         else:
             # Rows of a unit are in k cells. To choose bounds only its largest and its smallest value are counted.
-            times = self.rows / min(self.rows, 2) if one.chosen else 1
+            rows, own = self.rows_of(part), self._cost(part)
+            times = rows / min(rows, 2) if one.chosen else 1
             of_prefixes = INTERVALS if self.selected(index) else 1.0
-            share, beta = times * weight / self._total * self._kept(index) * of_prefixes, self.cost.beta
-            cost = PrivacyCost(beta=None if beta is None else beta * share * times, epsilon=self.cost.epsilon * share)
+            share, beta = times * weight / self._total * self._kept(index) * of_prefixes, own.beta
+            cost = PrivacyCost(beta=None if beta is None else beta * share * times, epsilon=own.epsilon * share)
             plan = choose(workload, cost)
         return Histogram(name=name, one=one.histogram, weight=weight, question=question, domain=domain, plan=plan)
 
@@ -371,7 +383,8 @@ class DirectPlan:
             return (one.steps + (cells if self.cost.beta is None else math.sqrt(cells))) ** 2
         if not one.distinct:
             return float(one.steps) ** 2
-        rows, groups = self.rows, min(self.rows, part.size)
+        rows = self.rows_of(part)
+        groups = min(rows, part.size)
         return groups / rows**2 if self.cost.beta is not None else (groups / rows) ** 2
 
 

@@ -78,6 +78,7 @@ def of_sums(plan: DirectPlan, first: int) -> Selection:
     """
     domain, rows, beta = plan.histograms[first].domain, 1 if plan.auto else plan.rows, plan.cost.beta
     cost = plan.cost.epsilon * rows if beta is None else plan.accounting.gaussian_cost(beta * rows**2)
+    part, _ = plan.sums[first]
     return Selection(
         name=f"{SELECTED} {first}",
         clique=(plan.histograms[first].name, "cells", "group", "value"),
@@ -86,7 +87,7 @@ def of_sums(plan: DirectPlan, first: int) -> Selection:
         quantiles=plan.selected(first),
         cost=cost * plan.noise_share(first) * (1 - INTERVALS),
         accounting=plan.accounting,
-        rows=rows,
+        rows=1 if plan.auto else plan.rows_of(part),
         fitted=lambda drawn: plan.prefixes(first, drawn).fitted(),
     )
 

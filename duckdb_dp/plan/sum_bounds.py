@@ -72,9 +72,9 @@ def mostly_cut(plan: DirectPlan, index: int, arrays: Mapping[str, Array]) -> boo
 def _chosen(
     plan: DirectPlan, index: int, arrays: Mapping[str, Array], *, former: bool = False
 ) -> tuple[float, float] | None:
-    found, stddev, groups = plan.prefixes(index, arrays), plan.stddev(index), plan.sums[index][0].size
-    edges = _edges(plan, index)
-    return chosen(edges, found, stddev=stddev, groups=groups, rows=plan.rows, noise=plan.noise, former=former)
+    found, stddev, (part, _) = plan.prefixes(index, arrays), plan.stddev(index), plan.sums[index]
+    edges, rows = _edges(plan, index), plan.rows_of(part)
+    return chosen(edges, found, stddev=stddev, groups=part.size, rows=rows, noise=plan.noise, former=former)
 
 
 def _edges(plan: DirectPlan, index: int) -> Array:

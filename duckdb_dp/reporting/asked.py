@@ -109,7 +109,10 @@ def bounded(request: Request) -> str | None:
     ]
     if not any(parts) and not (own and (request.questions or not request.direct)):
         return None
-    rows = f"{request.max_rows:,} row{'s' if request.max_rows > 1 else ''}"
+    counted = {request.rows_of(part) for part, one in zip(request.direct, parts, strict=True) if one}
+    least, most = min(counted, default=request.max_rows), max(counted, default=request.max_rows)
+    number = f"{most:,}" if least == most else f"{least:,} to {most:,}, by the SELECT,"
+    rows = f"{number} row{'s' if most > 1 else ''}"
     return f"of each unit at most {rows} count (max_rows): further ones are left out, and no interval covers that"
 
 

@@ -163,7 +163,7 @@ class Reading:
 
     def _bounded(self, rows: str, rank: str) -> str:
         """The rows that count, where each has a rank among its unit's."""
-        return f"{rows} QUALIFY {rank} <= {self._request.max_rows}"
+        return f"{rows} QUALIFY {rank} <= {self._request.rows_of(self._part)}"
 
     def sums(self, rows: str) -> str:
         """SELECT k, n<sum>: the sums, in steps of their grids, of each group that has rows."""

@@ -46,6 +46,8 @@ class Bounds:
     def of_joined(self, sums: "Sequence[GroupedSums]") -> "Bounds":
         """The bound with which no row is left out of joins, as long as no unit has more rows of any table than was declared.
 
+        That of the join with most rows; ``of_each`` says the others'.
+
         Raises:
             DPError: no number of rows is that large.
         """
@@ -60,6 +62,11 @@ class Bounds:
                 "add max_rows := 'auto', which chooses privately how much of each unit counts, or max_rows := 100, say."
             )
         return replace(self, rows=rows)
+
+    def of_each(self, sums: "Sequence[GroupedSums]") -> "tuple[GroupedSums, ...]":
+        """The sums, each of as many rows of a unit as its own join can have, so that noise covers no more."""
+        rows = [self.rows if part.source is None else part.source.rows or self.rows for part in sums]
+        return tuple(replace(part, rows=k) if k < self.rows else part for part, k in zip(sums, rows, strict=True))
 
     @classmethod
     def of(cls, function: str, dataset: Dataset, arguments: Arguments, *, sums: bool) -> "Bounds":

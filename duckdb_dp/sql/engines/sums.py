@@ -112,7 +112,7 @@ class Reading:
         adding = {f"s{i}": added(rows, one) for i, one in enumerate(self.part.sums)}
         found = placed(self.part, self._request, table, self._engine, self._unit, adding)
         found = adding_anything(found, adding)
-        return bound(found, list(self._unit), self._request.max_rows, self._key) if self._unit else found
+        return bound(found, list(self._unit), self._request.rows_of(self.part), self._key) if self._unit else found
 
     def _group(self, rows: Table, number: int) -> Table:
         sums: dict[str, Expression] = {}
