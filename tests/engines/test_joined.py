@@ -261,7 +261,7 @@ def test_a_unit_changes_joins_by_what_is_paid_for(
             for each in part.sums:
                 if each.cells is None and not each.norm and index not in clipped:
                     difference = np.abs(one.marginal((f"#{index}",)) - other.marginal((f"#{index}",)))
-                    assert difference.sum() <= bound * each.steps, part.source
+                    assert difference.sum() <= request.rows_of(part) * each.steps, part.source
                     changed += int(difference.sum() > 0)
                 index += 1
     assert changed > 4
@@ -292,6 +292,8 @@ def _asked(
             exact(f"FROM dp_sql('{text}', mu := 100, max_rows := {bound})")
         if select in CHOSEN:
             exact(f"FROM dp_sql('{text}', mu := 100, max_rows := 'auto')")
+    several = [SELECTS[0], SELECTS[2], SELECTS[5]]  # each with rows of its own: 2, 4 and 1
+    exact("FROM dp_sql(?, mu := 100)", [[select.format(**names) for select in several]])
     return found[start:]
 
 
