@@ -29,7 +29,7 @@ from duckdb_dp.sql.grouping_sets import both, grouping_sets, of_found
 from duckdb_dp.sql.never_null import no_columns, told
 from duckdb_dp.sql.noisy_expressions import POSITIVE, ROOT, check_aliases, in_domain, product, spelled_out, unwrap
 from duckdb_dp.sql.quantile_sums import Quantiles, usual
-from duckdb_dp.sql.same_conditions import NEWEST, form, in_form, in_one_form
+from duckdb_dp.sql.same_conditions import form, in_form, in_one_form
 from duckdb_dp.sql.total_conditions import worked_out
 from duckdb_dp.sql.typed import type_of, typed
 
@@ -68,7 +68,7 @@ def parts(
         DPError: it cannot be answered; the message says what would work.
     """
     by = partial(told, columns) if once else no_columns
-    known = (counted(columns, never) if norms or once else (), by, norms if once and form() == NEWEST else "")
+    known = (counted(columns, never) if norms or once else (), by, norms if once and form() >= 3 else "")
     with nullcontext() if once else in_form(1):
         parts = _Compiler(select, number, columns, unit, declared, pure, found or {}, known).parts()
     return [by_norm(columns, part) for part in parts] if norms else parts

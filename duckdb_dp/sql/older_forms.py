@@ -49,15 +49,18 @@ def has_sources(request: Request) -> bool:
 
 
 def forms(session: Session, request: Request, arguments: Arguments) -> tuple[int, ...]:
-    """The forms of conditions, as ``same_conditions.in_form`` numbers them, in which the request may be stored.
+    """The forms, as ``same_conditions.in_form`` numbers them, in which the request may be stored.
 
     Privacy: costs nothing; reads the ledger alone.
     """
+    sums = (one for part in request.direct for one in part.sums)
+    wider = any(part.rows is not None for part in request.direct) or any(one.kind == "quantile" for one in sums)
+    latest = (3,) if wider else ()
     if not has_sources(request):
-        return (1,) if request.direct else ()
+        return (*latest, 1) if request.direct else ()
     asked = str(arguments.get("sql", "GROUP OR"))
     words = {2: _RESPELT_AGAIN, 1: _RESPELT}
-    found = [number for number, one in words.items() if one.search(asked)]
+    found = [*latest, *(number for number, one in words.items() if one.search(asked))]
     if not found or not _seen(session, request.function, session.kept(Looked).respelt, _has_respelt):
         return ()
     return tuple(found)
@@ -79,7 +82,8 @@ def _has_joins(session: Session, function: str) -> bool:
 
 
 def _has_respelt(request: str) -> bool:
-    return _CANONICAL in request and (_RESPELT.search(request) or _RESPELT_AGAIN.search(request)) is not None
+    respelt = _RESPELT.search(request) or _RESPELT_AGAIN.search(request)
+    return _CANONICAL in request and (respelt is not None or '"quantile"' in request or '"number":2' in request)
 
 
 def _seen(session: Session, function: str, found: dict[object, bool], like: Callable[[str], bool]) -> bool:

@@ -9,16 +9,19 @@ from sqlglot import exp
 from duckdb_dp.domain import types
 from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.domain.public_cells import between, in_order, on_line
-from duckdb_dp.domain.row_expressions import bounds
+from duckdb_dp.domain.row_expressions import bounds, limits
 from duckdb_dp.domain.types import ColumnType, Moment, Scalar, Whole
 from duckdb_dp.errors import DPError, brief
 from duckdb_dp.grouped_sums import Sum
+from duckdb_dp.sql.same_conditions import form
 from duckdb_dp.sql.typed import HOURS
 
 _NODES = (exp.Median, exp.PercentileCont, exp.PercentileDisc, exp.Quantile, exp.ApproxQuantile)
 
 MOST, MOST_PURE = 10_000, 1_000
 """Cells of a value, with Gaussian noise and with Laplace noise."""
+
+EVERYTHING = (-math.inf, math.inf)
 
 OPERATIONS = 4_000_000_000
 """Most multiplications of an answer: about groups * cells^2, some seconds."""
@@ -128,17 +131,23 @@ class Quantiles:
 
     def _cells(self, value: exp.Expr, dtype: ColumnType, conditions: Sequence[exp.Expr]) -> Attribute:
         known = self._declared.get(value.name) if isinstance(value, exp.Column) else None
+        said = EVERYTHING
+        if isinstance(value, exp.Column) and dtype.numeric and form() >= 4:
+            said = limits(conditions).get(value.name, EVERYTHING)
         if known is not None and known.kind != "bins":
-            return in_order(known, line=True)
+            within = in_order(_within(known, *said))
+            return within if known.kind == "integers" and _holds(within.points, said) else on_line(within)
         declared: tuple[Scalar, ...] = () if known is None else known.points
         low: Scalar | None = declared[0] if declared else None
         high: Scalar | None = declared[-1] if declared else None
+        if low is not None and high is not None and said != EVERYTHING:
+            low, high = _between(dtype, low, high, *said)
         if not declared and dtype.numeric and (found := self._bounds(value, conditions)) is not None:
             ends = (math.floor(found[0]), math.ceil(found[1])) if isinstance(dtype, Whole) else found
             low, high = ends if dtype.fits(ends[0], edge=True) and dtype.fits(ends[1], edge=True) else (None, None)
         points = between(dtype, low, high, declared, most=self._most)
         cells = Attribute(name="value", type=dtype.name, kind="bins", points=points)
-        return cells if low is None else on_line(cells)
+        return cells if low is None or _holds(points, said) else on_line(cells)
 
     def _bounds(self, value: exp.Expr, conditions: Sequence[exp.Expr]) -> tuple[float, float] | None:
         try:
@@ -146,6 +155,39 @@ class Quantiles:
         except DPError:
             return None
         return found if found is not None and found[0] < found[1] else None
+
+
+def _within(known: Attribute, low: float, high: float) -> Attribute:
+    """A column declared by its values, with those that conditions allow; with all of them where fewer than two are left."""
+    if known.kind == "integers":
+        first, last = known.points
+        assert isinstance(first, int)
+        assert isinstance(last, int)
+        ends = (
+            max(first, math.ceil(low)) if low > first else first,
+            min(last, math.floor(high)) if high < last else last,
+        )
+        return replace(known, points=ends) if ends[0] < ends[1] else known
+    points = tuple(one for one in known.points if not isinstance(one, str) and low <= one <= high)
+    return replace(known, points=points) if len(points) > 1 else known
+
+
+def _holds(points: Sequence[Scalar], said: tuple[float, float]) -> bool:
+    """Whether all values that conditions allow lie between the first and the last of these points."""
+    first, last = points[0], points[-1]
+    return not isinstance(first, str) and not isinstance(last, str) and first <= said[0] and said[1] <= last
+
+
+def _between(dtype: ColumnType, first: Scalar, last: Scalar, low: float, high: float) -> tuple[Scalar, Scalar]:
+    """The ends of a declaration in bins, or of what conditions allow where that is less or elsewhere."""
+    assert not isinstance(first, str)
+    assert not isinstance(last, str)
+    if isinstance(dtype, Whole):
+        low, high = (end if math.isinf(end) else round_(end) for end, round_ in ((low, math.floor), (high, math.ceil)))
+    apart = low >= last or high <= first  # of all that is declared
+    ends = (low, high) if apart else (max(first, low), min(last, high))
+    fits = all(math.isfinite(end) and dtype.fits(end, edge=True) for end in ends)
+    return ends if fits and ends[0] < ends[1] else (first, last)
 
 
 def _continuous(dtype: ColumnType) -> str:

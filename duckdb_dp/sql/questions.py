@@ -160,8 +160,6 @@ def _older(
     if kind.direct is not None and request.questions and request.mechanism == "auto":
         by_rows = {**arguments, routes.ROUTE: routes.ROWS}
         ways.append(lambda: request_of(session, kind, by_rows, place, found)[1])
-    if any(part.rows is not None for part in request.direct):
-        ways.append(lambda: request_of(session, kind, {**arguments, routes.ALIKE: True}, place, found)[1])
     if older_forms.possible(session, request):
         ways += [partial(_as_written, session, kind, {**one, routes.AS_WRITTEN: True}, place, found) for one in lines]
     same = now if older_forms.has_sources(request) else [*now, *ways]
@@ -200,7 +198,7 @@ def request_of(
     if kind.direct is not None:
         direct, read = _of(dataset, kind.direct, session, dataset, declared, arguments, place)
         declared, bounds = dict(read), bounds.of_joined(direct)
-        direct = direct if arguments.get(routes.ALIKE) else bounds.of_each(direct)
+        direct = bounds.of_each(direct)
     declared = declared if found is None else {**declared, **found.placeholders}
     request = _owned(session, dataset, parse_request(kind, arguments, dataset, declared, budget, direct, bounds))
     if found is None or not found.requests:

@@ -28,9 +28,6 @@ ROUTE, ROWS, CELLS = "_route", "rows", "cells"
 OLDER = "_older"
 """Another one: plans leave out rows with values that nobody has declared, as those of earlier versions did."""
 
-ALIKE = "_alike"
-"""Argument of a call that gives all SELECTs of joined tables the bound of the one with most rows, as earlier versions did."""
-
 AS_WRITTEN = "_as_written"
 """Another one: relations of joined tables keep the order in which they were written, and counts that are the same as nothing is NULL
 are measured apart, as in earlier versions."""

@@ -65,6 +65,10 @@ class Bounds:
 
     def of_each(self, sums: "Sequence[GroupedSums]") -> "tuple[GroupedSums, ...]":
         """The sums, each of as many rows of a unit as its own join can have, so that noise covers no more."""
+        from duckdb_dp.sql.same_conditions import form  # for import time: it brings sqlglot
+
+        if form() < 4:
+            return tuple(sums)
         rows = [self.rows if part.source is None else part.source.rows or self.rows for part in sums]
         return tuple(replace(part, rows=k) if k < self.rows else part for part, k in zip(sums, rows, strict=True))
 

@@ -22,10 +22,11 @@ _MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
 WHOLE = 2**31
 """Whole numbers below are INTEGER, so that a comparison with one of them has one type, whatever the other is."""
 
-NEWEST = 3
-"""The form that conditions have now. In form 1 they are as they are written, in their order; in form 2 those of one table are,
+NEWEST = 4
+"""The form that requests have now. In form 1 conditions are as they are written, in their order; in form 2 those of one table are,
 decimals and negative numbers keep their BETWEEN, and equalities with several numbers are no IN. In both sums beside averages are of
-values less the middle of their bounds, whatever bounds them."""
+values less the middle of their bounds, whatever bounds them. Up to form 3 quantiles of declared columns have cells beyond what
+conditions allow, and all SELECTs of a list the bound of the one with most rows."""
 
 _DECIMAL = re.compile(r"\d{1,15}\.\d{1,15}")
 
@@ -36,7 +37,7 @@ _FORM: ContextVar[int] = ContextVar("form", default=NEWEST)
 
 @contextmanager
 def in_form(number: int) -> Iterator[None]:
-    """Conditions have the form that they have in requests of earlier versions, while it is held."""
+    """Requests have the form that they had in earlier versions, while it is held."""
     token = _FORM.set(number)
     try:
         yield
@@ -45,13 +46,13 @@ def in_form(number: int) -> Iterator[None]:
 
 
 def form() -> int:
-    """The number of the form that conditions have."""
+    """The number of the form that requests have."""
     return _FORM.get()
 
 
 def in_one_form(node: exp.Expr, type_of: Callable[[exp.Column], str | None]) -> exp.Expr:
     """A condition on one table's rows in the form that all of its meaning share."""
-    return conjunction([by_types(node, type_of)]) if form() == NEWEST else node
+    return conjunction([by_types(node, type_of)]) if form() >= 3 else node
 
 
 def by_types(node: exp.Expr, type_of: Callable[[exp.Column], str | None]) -> exp.Expr:
@@ -61,7 +62,7 @@ def by_types(node: exp.Expr, type_of: Callable[[exp.Column], str | None]) -> exp
         node: the expression, which may be changed in place.
         type_of: the type of a column; None where it is not known.
     """
-    return node.transform(lambda one: _by_types(one, type_of), copy=False) if form() == NEWEST else node
+    return node.transform(lambda one: _by_types(one, type_of), copy=False) if form() >= 3 else node
 
 
 def _by_types(node: exp.Expr, type_of: Callable[[exp.Column], str | None]) -> exp.Expr:
@@ -96,10 +97,10 @@ def _joined(nodes: Sequence[exp.Expr], kind: type[exp.Expr]) -> exp.Expr:
     """What AND or OR joins, each of them once; numbers that one expression is equal to, or none of which it is, are those of one IN."""
     join, equal = (exp.and_, exp.NEQ) if kind is exp.And else (exp.or_, exp.EQ)
     found = _sorted(nodes)
-    if kind is exp.And and form() == NEWEST:
+    if kind is exp.And and form() >= 3:
         found = [node for node in found if not (isinstance(node, exp.Boolean) and node.this)] or found
     alike: dict[tuple[str, bool], list[exp.Expr]] = {}
-    for node in found if form() == NEWEST else ():
+    for node in found if form() >= 3 else ():
         one = node.this if isinstance(node, exp.Not) and kind is exp.And else node
         literals = one.expressions if isinstance(one, exp.In) and (one is node) == (kind is exp.Or) else []
         literals = [one.expression] if type(node) is equal else literals
@@ -135,7 +136,7 @@ def _negated(node: exp.Not) -> exp.Expr:
     inner = simple(node.this)
     if isinstance(inner, exp.Not):
         twice = bare(inner.this)
-        return twice if isinstance(twice, exp.Predicate) and form() == NEWEST else node  # others may be no BOOLEAN
+        return twice if isinstance(twice, exp.Predicate) and form() >= 3 else node  # others may be no BOOLEAN
     if isinstance(inner, exp.And | exp.Or):
         join = exp.or_ if isinstance(inner, exp.And) else exp.and_
         return join(*(simple(exp.not_(side, copy=True)) for side in (inner.this, inner.expression)), copy=False)
@@ -157,7 +158,7 @@ def _splits(node: exp.Between) -> bool:
 
 def _same_type(ends: Sequence[exp.Expr]) -> bool:
     """Whether they are texts, numbers of type INTEGER, or decimals of one type."""
-    literals = [end.this if isinstance(end, exp.Neg) and form() == NEWEST else end for end in ends]
+    literals = [end.this if isinstance(end, exp.Neg) and form() >= 3 else end for end in ends]
     if not all(isinstance(one, exp.Literal) for one in literals) or any(
         end is not one and one.is_string for end, one in zip(ends, literals, strict=True)
     ):
@@ -167,7 +168,7 @@ def _same_type(ends: Sequence[exp.Expr]) -> bool:
     if all(one.name.isdigit() for one in literals):
         return all(int(one.name) < WHOLE for one in literals)
     shapes = {tuple(map(len, one.name.partition("."))) for one in literals if _DECIMAL.fullmatch(one.name)}
-    return form() == NEWEST and len(shapes) == 1 and all(_DECIMAL.fullmatch(one.name) for one in literals)
+    return form() >= 3 and len(shapes) == 1 and all(_DECIMAL.fullmatch(one.name) for one in literals)
 
 
 def bare(node: exp.Expr) -> exp.Expr:
