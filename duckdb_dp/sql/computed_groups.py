@@ -22,8 +22,10 @@ from duckdb_dp.errors import DPError, identifier
 from duckdb_dp.grouped_sums import Source
 from duckdb_dp.sql import catalog, zones
 from duckdb_dp.sql.above.kinds import ctes, group_keys
+from duckdb_dp.sql.clamped_sums import has_aggregates
 from duckdb_dp.sql.group_labels import MAX_CELLS
 from duckdb_dp.sql.opaque import with_opaque_columns
+from duckdb_dp.sql.same_conditions import form
 from duckdb_dp.sql.session import Session
 from duckdb_dp.sql.typed import alone, type_of
 from duckdb_dp.synthesis.database import Table
@@ -312,3 +314,16 @@ def source(table: Table, unit: Sequence[str], found: Mapping[str, str]) -> Sourc
         hidden = with_opaque_columns(parse_one(text, dialect="duckdb"), lambda column: table.columns[column.name])
         more += f", TRY(CAST(({hidden.sql('duckdb')}) AS {type_})) AS {quote(text)}"
     return Source(sql=f"SELECT *{more} FROM {full_name(*table.name)}", owner=tuple(unit))
+
+
+def ranked(select: exp.Select) -> bool:
+    """Whether a SELECT asks for the groups of which an aggregate is largest or smallest: ORDER BY it, with a LIMIT."""
+    order = select.args.get("order")
+    if order is None or select.args.get("limit") is None or form() < 4:
+        return False
+    first = order.expressions[0].this
+    place = int(first.name) if first.name.isdigit() else 0
+    aliases = {item.alias.lower(): item.unalias() for item in select.expressions if item.alias}
+    if 0 < place <= len(select.expressions):
+        return has_aggregates(select.expressions[place - 1])
+    return has_aggregates(aliases.get(first.name.lower(), first))

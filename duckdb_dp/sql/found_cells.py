@@ -45,14 +45,16 @@ def ctes(found: Found, request: Request, unit_key: str) -> list[str]:
 def coded(names: Sequence[str], attributes: Sequence[Attribute]) -> tuple[list[str], list[str]]:
     """SQL of the cells of columns whose values are found, and of how many cells they have.
 
-    The cell is the place of the value, or the last one.
+    The cell is the place of the value, or the last one: NULL of other values where these are no group, unless none is found.
     """
     codes, sizes = [], []
     for attribute in attributes:
         known = f"{LABELS}{names.index(attribute.name)}"
         value = unknown_values.value_bytes(attribute.type, quote(attribute.name))
-        codes.append(f"coalesce((SELECT _dp_p FROM {known} WHERE _dp_v = {value}), (SELECT count(*) FROM {known}))")
-        sizes.append(_size(names, attribute.name))
+        rest = f"SELECT count(*) FROM {known}"
+        rest = rest if attribute.other else f"SELECT CASE WHEN ({rest}) = 0 THEN 0 END"
+        codes.append(f"coalesce((SELECT _dp_p FROM {known} WHERE _dp_v = {value}), ({rest}))")
+        sizes.append(_size(names, attribute))
     return codes, sizes
 
 
@@ -61,26 +63,27 @@ def groups(request: Request, part: GroupedSums, names: Sequence[str]) -> str:
     later = [name for name in names if name in part.clique]
     if not later:
         return str(part.size)
-    return " * ".join([str(base(part, request, later).size), *(_size(names, name) for name in later)])
+    sizes = [_size(names, one) for one in request.attributes if one.name in later]
+    return " * ".join([str(base(part, request, later).size), *sizes])
 
 
 def label(request: Request, part: GroupedSums, names: Sequence[str], one: Label) -> str:
     """SQL of a label of the i-th group: the values of columns that were found vary fastest."""
     later = [name for name in names if name in part.clique]
+    attributes = {attribute.name: attribute for attribute in request.attributes}
     if one.attribute in later:
-        width = "".join(f" // {_size(names, name)}" for name in later[later.index(one.attribute) + 1 :])
-        place = f"i{width} % {_size(names, one.attribute)}"
+        width = "".join(f" // {_size(names, attributes[name])}" for name in later[later.index(one.attribute) + 1 :])
+        place = f"i{width} % {_size(names, attributes[one.attribute])}"
         known = f"{LABELS}{names.index(one.attribute)}"
         text = f"(SELECT decode(_dp_v) FROM {known} WHERE _dp_p = {place})"
         if one.type != "VARCHAR":
             return f"TRY_CAST({text} AS {one.type})"
         return f"coalesce({text}, {other_label(names, one.attribute)})"
     before = base(part, request, later)
-    place = "i" + "".join(f" // {_size(names, name)}" for name in later)
+    place = "i" + "".join(f" // {_size(names, attributes[name])}" for name in later)
     if before.groups is not None:
         values = array("VARCHAR", [None if value is None else str(value) for value in before.labels[one.key]])
         return f"TRY_CAST(({values})[{place} + 1] AS {one.type})"
-    attributes = {attribute.name: attribute for attribute in request.attributes}
     clique = [name for name in part.clique if name not in later]
     stride = math.prod(attributes[name].size for name in clique[clique.index(one.attribute) + 1 :])
     attribute = attributes[one.attribute]
@@ -95,5 +98,6 @@ def other_label(names: Sequence[str], name: str) -> str:
     return f"CASE {cases} ELSE '(((other)))' END"
 
 
-def _size(names: Sequence[str], name: str) -> str:
-    return f"(SELECT count(*) + 1 FROM {LABELS}{names.index(name)})"
+def _size(names: Sequence[str], attribute: Attribute) -> str:
+    many = "count(*) + 1" if attribute.other else "greatest(count(*), 1)"
+    return f"(SELECT {many} FROM {LABELS}{names.index(attribute.name)})"

@@ -57,6 +57,7 @@ class Found:
         columns: (name, type) of the table's own columns.
         source: the rows with what is computed.
         joined: whether the SELECTs are compiled to relations whose columns these are.
+        other: whether the rows with other values are a group too; of the largest groups they are none.
     """
 
     requests: tuple[Request, ...]
@@ -67,6 +68,7 @@ class Found:
     columns: tuple[tuple[str, str], ...] = ()
     source: Source | None = None
     joined: bool = False
+    other: bool = True
 
     def rewritten(self, selects: "Sequence[exp.Select]") -> "list[exp.Select]":
         """SELECTs with columns in place of what is computed."""
@@ -84,7 +86,8 @@ class Found:
     def placeholders(self) -> dict[str, Attribute]:
         """The columns as attributes with one value in place of all that are found."""
         kinds = [str(dict(request.options)["type"]) for request in self.requests]
-        return {name: _attribute(name, type_, ()) for name, type_ in zip(self.names, kinds, strict=True)}
+        named = zip(self.names, kinds, strict=True)
+        return {name: _attribute(name, type_, (), other=self.other) for name, type_ in named}
 
     @property
     def pending(self) -> bool:
@@ -129,7 +132,16 @@ def found(
         name: Column(type=type_, most=most, source=extra["source"] if name in more else None)
         for name, type_ in names.items()
     }
-    return sought(session, dataset, columns, arguments, place, known=known, **extra)
+    return sought(
+        session,
+        dataset,
+        columns,
+        arguments,
+        place,
+        known=known,
+        other=not all(map(computed_groups.ranked, selects)),
+        **extra,
+    )
 
 
 @final
@@ -183,13 +195,13 @@ def sought(
     return Found(requests=tuple(requests), stored=stored, cost=left, **more)
 
 
-def _attribute(name: str, type_: str, texts: Sequence[str]) -> Attribute:
-    """An attribute of the values of these texts, and 'other'; without any, of one value that its type has."""
+def _attribute(name: str, type_: str, texts: Sequence[str], *, other: bool) -> Attribute:
+    """An attribute of the values of these texts, and 'other' if that is a group; without any, of one value that its type has."""
     dtype = types.column_type(type_)
     points = [point for text in texts if (point := declared_point(dtype, text)) is not None]
     for candidate in [points] if points else [[point] for point in _POINTS]:
         try:
-            return Attribute(name=name, type=type_, kind="values", points=tuple(candidate), other=True)
+            return Attribute(name=name, type=type_, kind="values", points=tuple(candidate), other=other)
         except DPError:
             continue
     raise DPError(f"{identifier(name)} is {type_}, whose values are not found; declare it by dp_attribute.")
@@ -198,8 +210,8 @@ def _attribute(name: str, type_: str, texts: Sequence[str]) -> Attribute:
 def _found(placeholder: Attribute, texts: Sequence[str]) -> Attribute:
     """The attribute of the values that were found; of none, all rows are in 'other'."""
     if not texts:
-        return replace(placeholder, points=())
-    return _attribute(placeholder.name, placeholder.type, texts)
+        return replace(placeholder, points=(), other=True)
+    return _attribute(placeholder.name, placeholder.type, texts, other=placeholder.other)
 
 
 def filled(session: Session, request: Request, releases: Sequence[Release]) -> Request:
@@ -208,10 +220,11 @@ def filled(session: Session, request: Request, releases: Sequence[Release]) -> R
     Privacy: post-processing.
     """
     texts: dict[str, list[str]] = {}
+    names = [dict(Request.from_json(release.request).options)["attribute"] for release in releases]
     for release in releases:
         options = dict(Request.from_json(release.request).options)
         held = unknown_values.read(session.arrays(release), options["type"])
-        texts[options["attribute"]] = _largest(held, _limit(request, len(releases)))
+        texts[options["attribute"]] = _largest(held, _limit(request, [*names]))
     attributes = tuple(_found(a, texts[a.name]) if a.name in texts else a for a in request.attributes)
     named = {attribute.name: attribute for attribute in attributes}
     direct = tuple(_wider(part, request, [named[name] for name in part.clique], texts) for part in request.direct)
@@ -225,7 +238,7 @@ def _wider(
     last = [attribute for attribute in attributes if attribute.name in found]
     if not last:
         return part
-    before = base(part, request, [attribute.name for attribute in last])
+    before = base(part, request, [attribute.name for attribute in last])  # of the placeholders' sizes
     sizes = [attribute.size for attribute in last]
     width = math.prod(sizes)
     size = before.size * width
@@ -269,9 +282,9 @@ class Base:
 
 def base(part: GroupedSums, request: Request, found: Sequence[str]) -> Base:
     """The groups of the declared columns alone: those of the first cell of each placeholder."""
-    width = 2 ** len(found)
+    sizes = {attribute.name: attribute.size for attribute in request.attributes}
+    width = math.prod(sizes[name] for name in found)
     if part.groups is None:
-        sizes = {attribute.name: attribute.size for attribute in request.attributes}
         return Base(size=math.prod(sizes[n] for n in part.clique if n not in found), groups=None, labels={})
     numbers: dict[int, int] = {-1: -1}
     groups = tuple(numbers.setdefault(group, len(numbers) - 1) for group in part.groups[::width])
@@ -280,16 +293,17 @@ def base(part: GroupedSums, request: Request, found: Sequence[str]) -> Base:
     return Base(size=len(first), groups=groups, labels=labels)
 
 
-def _limit(request: Request, columns: int) -> int:
+def _limit(request: Request, found: Sequence[str]) -> int:
     """How many values of each column are answered at most: as many as keep the groups few, whatever is found."""
     from duckdb_dp.sql.group_labels import MAX_CELLS  # for import time: it brings sqlglot
 
-    least = MOST_GROUPS
+    least, columns = MOST_GROUPS, len(found)
+    width = math.prod(one.size for one in request.attributes if one.name in found)
     for part in request.direct:
         cells = max([1, *(one.cells.size for one in part.sums if one.cells is not None)])
-        others = max(1, part.size // 2**columns)  # a placeholder has two cells
+        others = max(1, part.size // width)
         if part.groups is not None:
-            others = max(others, math.ceil(len(part.groups) / 2**columns * MOST_GROUPS / MAX_CELLS))
+            others = max(others, math.ceil(len(part.groups) / width * MOST_GROUPS / MAX_CELLS))
         least = min(least, int((min(MOST_GROUPS, MOST_CELLS / cells) / others) ** (1 / columns)))
     return max(1, least - 1)
 
@@ -376,4 +390,4 @@ def texts(session: Session, request: Request, handles: str, name: str) -> list[s
     """The values of a column of a request that were found, as texts in the order of its cells."""
     done = filled(session, request, releases(session, handles))
     (attribute,) = (one for one in done.attributes if one.name == name)
-    return [str(label) for label in attribute.labels()[:-1]]
+    return [str(label) for label in attribute.labels()[: -1 if attribute.other else None]]

@@ -54,7 +54,8 @@ def forms(session: Session, request: Request, arguments: Arguments) -> tuple[int
     Privacy: costs nothing; reads the ledger alone.
     """
     sums = (one for part in request.direct for one in part.sums)
-    wider = any(part.rows is not None for part in request.direct) or any(one.kind == "quantile" for one in sums)
+    wider = any(part.rows is not None or part.limit is not None for part in request.direct)
+    wider = wider or any(one.kind == "quantile" for one in sums)
     latest = (3,) if wider else ()
     if not has_sources(request):
         return (*latest, 1) if request.direct else ()
@@ -83,7 +84,9 @@ def _has_joins(session: Session, function: str) -> bool:
 
 def _has_respelt(request: str) -> bool:
     respelt = _RESPELT.search(request) or _RESPELT_AGAIN.search(request)
-    return _CANONICAL in request and (respelt is not None or '"quantile"' in request or '"number":2' in request)
+    return _CANONICAL in request and (
+        respelt is not None or '"quantile"' in request or '"number":2' in request or '"limit":null' not in request
+    )
 
 
 def _seen(session: Session, function: str, found: dict[object, bool], like: Callable[[str], bool]) -> bool:

@@ -26,7 +26,7 @@ NEWEST = 4
 """The form that requests have now. In form 1 conditions are as they are written, in their order; in form 2 those of one table are,
 decimals and negative numbers keep their BETWEEN, and equalities with several numbers are no IN. In both sums beside averages are of
 values less the middle of their bounds, whatever bounds them. Up to form 3 quantiles of declared columns have cells beyond what
-conditions allow, and all SELECTs of a list the bound of the one with most rows."""
+conditions allow, all SELECTs of a list the bound of the one with most rows, and the largest groups that are found 'other' among them."""
 
 _DECIMAL = re.compile(r"\d{1,15}\.\d{1,15}")
 

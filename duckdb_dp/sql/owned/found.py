@@ -11,6 +11,7 @@ from duckdb_dp.request import units
 from duckdb_dp.sql import routes
 from duckdb_dp.sql.above.kinds import group_keys
 from duckdb_dp.sql.arguments import Arguments, Place
+from duckdb_dp.sql.computed_groups import ranked
 from duckdb_dp.sql.found_groups import MOST_VALUES, Column, Found, sought
 from duckdb_dp.sql.owned.asked import Asked
 from duckdb_dp.sql.owned.top import Top
@@ -45,7 +46,10 @@ def found(
         )
         for name, tops in relations.items()
     }
-    return sought(session, dataset, columns, arguments, place, known={}, joined=True) if columns else None
+    if not columns:
+        return None
+    other = not all(map(ranked, selects))
+    return sought(session, dataset, columns, arguments, place, known={}, joined=True, other=other)
 
 
 def _most(asked: Asked, top: Top, name: str) -> int:
