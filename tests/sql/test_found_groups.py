@@ -180,8 +180,11 @@ def test_thresholds_are_those_of_the_design(tmp_path: Path, values: int, least: 
 
 
 AUTO = [
+    "SELECT city, count(*) AS n, median(paid) AS m, sum(paid) AS s FROM visits WHERE score < 2 GROUP BY city ORDER BY n DESC LIMIT 3",
     "SELECT city, count(*) AS n, count(DISTINCT person) AS p, median(paid) AS m, avg(paid) AS a FROM visits WHERE score < 2 GROUP BY city",
     "SELECT month(day) AS month, city, score, sum(paid) AS s, count(DISTINCT id % 9) AS k FROM visits GROUP BY ALL",
+    "SELECT month(day) AS month, city, score, count(DISTINCT id % 9) AS k FROM visits GROUP BY ALL ORDER BY k LIMIT 3",
+    "SELECT left(city, 0) || id AS nobody, count(*) AS r FROM visits GROUP BY nobody ORDER BY r DESC LIMIT 3",
     "SELECT city, upper(city) AS u, stddev(paid) AS d FROM visits WHERE day < '2024-02-01' GROUP BY city, u",
     "SELECT day, score % 2 AS odd, count(id) AS n FROM visits WHERE day < '2024-01-09' GROUP BY day, odd",
     "SELECT left(city, 0) || id AS nobody, count(DISTINCT person) AS n, count(*) AS r FROM visits GROUP BY nobody",
