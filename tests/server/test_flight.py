@@ -222,6 +222,26 @@ def test_updates_transactions_and_other_ways_are_refused_in_one_line(flight: Fli
     assert "transactions" in flight.refused(lambda: list(client.do_action(("BeginTransaction", b""), options)))
 
 
+def test_values_that_never_come_are_not_waited_for(flight: Flight) -> None:
+    """A client may send empty batches without end: the server reads a few of them, and answers others meanwhile and after."""
+    client, options = flight.client()
+    prepared = command("ActionCreatePreparedStatementRequest", query="SELECT ?").command
+    (result,) = client.do_action(("CreatePreparedStatement", prepared), options)
+    handle = unpack(result.body.to_pybytes())[1].prepared_statement_handle
+    empty, sent = pa.record_batch({"a": pa.array([], pa.int64())}), []
+
+    def put() -> None:
+        asked = command("CommandPreparedStatementQuery", prepared_statement_handle=handle)
+        writer, _ = client.do_put(asked, empty.schema, options)
+        for _ in range(1_000_000):
+            writer.write_batch(empty)
+            sent.append(1)
+
+    assert "bind one row of values" in flight.refused(put)
+    assert len(sent) < 1_000_000
+    assert flight.ask("SELECT 1 AS one").to_pydict() == {"one": [1]}
+
+
 def test_an_answer_that_is_cancelled_is_gone_and_a_closed_session_too(flight: Flight) -> None:
     client, options = flight.client()
     for kind in ("CancelQuery", "CancelFlightInfo"):

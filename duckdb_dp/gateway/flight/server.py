@@ -1,6 +1,7 @@
 """The server of Arrow Flight SQL: one for a gateway, safe for many clients."""
 
 import functools
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any, final
 
@@ -18,6 +19,9 @@ from duckdb_dp.gateway.values import UNREADABLE
 
 ROWS, BYTES = 10_000, 4 << 20
 """Most rows and about most bytes of a batch; some clients take no message above 16 MB."""
+
+MOST_BATCHES = 100
+"""Batches that are read of a client's values, which are in one: empty ones could come without end."""
 
 LINE = 2_000
 """Characters of an error: it travels in a header, whose length is limited."""
@@ -264,7 +268,7 @@ def _parameters(reader: fl.MetadataRecordBatchReader, most: int) -> tuple[object
         DPError: there are more rows, or none, or they are too large.
     """
     rows: list[tuple[object, ...]] = []
-    for chunk in reader:
+    for chunk in itertools.islice(reader, MOST_BATCHES):
         if chunk.data is not None:
             if chunk.data.slice(0, 2).nbytes > most:
                 raise DPError(f"flight: the values of a statement have at most {most:,} bytes; bind smaller ones.")
