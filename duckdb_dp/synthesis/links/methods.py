@@ -120,12 +120,13 @@ def links(
     spent = {"rows": rho - queryable.left}
     together, structure, own = list[Clique](), None, OF_LINKS * rho if link_attributes else 0.0
     classes: NumberClasses | None = None
+    groups: int | None = None
     if link_attributes:
         others = (*left.attributes, *right.attributes)
         if unit is not None and isinstance(units := known[unit], Measured):
             asked = queryable.domain, link_attributes, others, own, units, queryable.rows
             classes = number_classes(units, queryable.rows)
-            together, own = wanted(*asked, matches, classes)
+            together, own, groups = wanted(*asked, matches, classes)
     sizes = dict[str, NoisyTable]()
     if unit is not None:
         before, found = queryable.left, known[unit]
@@ -165,7 +166,7 @@ def links(
             weights /= held
             ends |= {} if classes is None else {classes.name: classes.codes(held)}
             shown = learned.total, ends, drawn[unit]
-            measured = measure_limited(queryable, link_attributes, together, *shown, rng, matches, classes)
+            measured = measure_limited(queryable, link_attributes, together, *shown, rng, matches, classes, groups)
         codes = draw_attributes(measured, learned.total, ends, weights, rng)
     if unit is not None and structure is not None:
         found = known[unit]
