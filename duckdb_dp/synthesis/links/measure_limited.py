@@ -2,6 +2,8 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import final
 
 import numpy as np
 
@@ -49,6 +51,24 @@ LEAST_FACTOR = 0.3
 """Of the units' mean factor: what noise says below that is not believed."""
 
 
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """The pairs that are measured in one vector.
+
+    Attributes:
+        pairs: of an attribute of the links and another one.
+        rho: what to spend for them and for the attributes alone.
+        groups: attributes of more values are put into so many groups of neighbouring ones for their pairs.
+        left_out: pairs that noise would drown in any groups.
+    """
+
+    pairs: Sequence[Clique]
+    rho: float
+    groups: int
+    left_out: Sequence[Clique]
+
+
 def wanted(
     domain: Domain,
     attributes: Sequence[str],
@@ -58,8 +78,8 @@ def wanted(
     most: int,
     matches: Sequence[Match] = (),
     numbers: NumberClasses | None = None,
-) -> tuple[list[Clique], float, int]:
-    """(pairs of an attribute of the links and another one that are measured, what to spend, in how many groups values are at most).
+) -> Wanted:
+    """Which pairs of an attribute of the links and another one are measured.
 
     Where not all pairs of single values can be measured, values are put into groups of neighbours: into as many as let all be measured.
     Those of the fewest free numbers come first: noise is the same in each of these, and grows with how many there are together. The
@@ -88,7 +108,8 @@ def wanted(
         found = _measurable(domain, candidates, places, noise)
         if len(found) == len(candidates):
             break
-    return found, rho if found else MOST_ALONE * rho, groups
+    left_out = [pair for pair in candidates if pair not in found]
+    return Wanted(pairs=found, rho=rho if found else MOST_ALONE * rho, groups=groups, left_out=left_out)
 
 
 def _measurable(domain: Domain, candidates: Sequence[Clique], places: Mapping[str, int], noise: float) -> list[Clique]:

@@ -16,7 +16,7 @@ from duckdb_dp.synthesis.links.degrees import Measured
 from duckdb_dp.synthesis.links.kept import kept_shares
 from duckdb_dp.synthesis.links.link_attributes import NoisyAttribute, draw
 from duckdb_dp.synthesis.links.measure_attributes import measure_attributes
-from duckdb_dp.synthesis.links.measure_limited import measure_limited, wanted
+from duckdb_dp.synthesis.links.measure_limited import Wanted, measure_limited, wanted
 from duckdb_dp.synthesis.links.per_unit import NoisyTable
 from duckdb_dp.testing import NoNoise, SeededEntropy
 
@@ -54,7 +54,7 @@ def measured_of(
     others: tuple[str, ...] = ("kind", "good"),
 ) -> dict[str, NoisyAttribute]:
     """What is measured of stars with the whole budget."""
-    together, _, _ = wanted(DOMAIN, ["stars"], others, queryable.left, as_measured(), MOST)
+    together = wanted(DOMAIN, ["stars"], others, queryable.left, as_measured(), MOST).pairs
     ends = {name: codes[name] for name in others}
     total = float((1 / np.bincount(owners)[owners]).sum())
     return measure_limited(queryable, ["stars"], together, total, ends, owners, np.random.default_rng(5))
@@ -106,13 +106,17 @@ def test_all_of_the_budget_is_spent_and_noise_is_less_than_that_of_one_link() ->
 def test_pairs_that_noise_would_drown_are_not_looked_at() -> None:
     """Those of few free numbers come first; without any, the attributes alone take their part, and the rest stays for the links."""
     sides = ("kind", "good")
-    assert wanted(DOMAIN, ["stars"], sides, 1e-8, as_measured(), MOST) == ([], pytest.approx(0.6e-8), 4)
-    together, spent, _ = wanted(DOMAIN, ["stars"], sides, 1e-2, as_measured(), MOST)
-    assert together == [("good", "stars"), ("kind", "stars")]
-    assert spent == 1e-2
+
+    def found(rho: float) -> Wanted:
+        return wanted(DOMAIN, ["stars"], sides, rho, as_measured(), MOST)
+
+    nothing, all_ = found(1e-8), found(1e-2)
+    assert (nothing.pairs, nothing.rho) == ([], pytest.approx(0.6e-8))
+    assert (all_.pairs, all_.rho, all_.left_out) == ([("good", "stars"), ("kind", "stars")], 1e-2, [])
+    assert nothing.left_out == all_.pairs
     noise = 1.5 / (2 * 0.7 * UNITS**2 * MOST)
-    assert wanted(DOMAIN, ["stars"], sides, noise * 3 * 3 / 0.1 * 1.01, as_measured(), MOST)[0] == together[:1]
-    assert wanted(DOMAIN, ["stars"], sides, noise * 9 * 6 / 0.1 * 1.01, as_measured(), MOST)[0] == together
+    assert found(noise * 3 * 3 / 0.1 * 1.01).pairs == all_.pairs[:1]
+    assert found(noise * 9 * 6 / 0.1 * 1.01).pairs == all_.pairs
     queryable, codes, owners, _ = units(np.full((3, 2, 4), 0.25), rho=1e-8)
     assert not measured_of(queryable, codes, owners)["stars"].pairs
     assert queryable.left < 1e-14
@@ -244,13 +248,14 @@ def test_pairs_of_many_values_are_measured_in_groups_where_noise_would_drown_the
     """As many groups as let all pairs be measured, so that none is left out for its size; alone, every value keeps its share."""
     queryable, codes, owners, value = numbers(depends, rho, seed=1)
     asked = NUMBERS, ["value"], tuple(codes), rho, as_measured(UNITS, MOST // 2), MOST
-    together, _, groups = wanted(*asked)
-    assert set(together) == {("unit", "value"), ("other", "value"), ("flag", "value")}
+    chosen = wanted(*asked)
+    groups = chosen.groups
+    assert set(chosen.pairs) == {("unit", "value"), ("other", "value"), ("flag", "value")}
     assert 4 <= groups < 24
-    assert wanted(*asked[:3], rho / 4, *asked[4:])[2] <= groups
+    assert wanted(*asked[:3], rho / 4, *asked[4:]).groups <= groups
     total, weights = float(UNITS), 1 / np.bincount(owners)[owners]
     rng = np.random.default_rng(5)
-    measured = measure_limited(queryable, ["value"], together, total, codes, owners, rng, groups=groups)
+    measured = measure_limited(queryable, ["value"], chosen.pairs, total, codes, owners, rng, groups=groups)
     assert queryable.left < 1e-6 * rho
     assert all(max(pair.table.shape) <= groups for pair in measured["value"].pairs)
     (found,) = draw(measured, total, codes, weights, rng)
