@@ -11,7 +11,9 @@ def test_the_steps_of_a_database_name_pairs_in_groups(tmp_path: Path) -> None:
     con = duckdb.connect(str(tmp_path / "guests.db"))
     duckdb_dp.load(con)
     con.execute("CREATE TABLE guests (id INT PRIMARY KEY, age INT, income INT, kind INT)")
-    con.execute("INSERT INTO guests SELECT i, i * 7 % 80, i * 7 % 80 // 4 + (hash(i) % 39)::INT, i % 2 FROM range(3000) t(i)")
+    con.execute(
+        "INSERT INTO guests SELECT i, i * 7 % 80, i * 7 % 80 // 4 + (hash(i) % 39)::INT, i % 2 FROM range(3000) t(i)"
+    )
     con.execute("CREATE TABLE hotels (id INT PRIMARY KEY, stars INT)")
     con.execute("INSERT INTO hotels SELECT i, i % 5 FROM range(100) t(i)")
     con.execute("CREATE TABLE stays (guest INT REFERENCES guests(id), hotel INT REFERENCES hotels(id), cost INT)")
