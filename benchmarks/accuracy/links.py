@@ -38,6 +38,7 @@ from relational import counts
 from relational_data import ALL, Linked
 from relational_generated import GENERATED
 from relational_matched import MATCHED
+from relational_smooth import SMOOTH
 
 from duckdb_dp.accounting.base import ZCDP
 from duckdb_dp.linop import Array, Integers
@@ -213,7 +214,7 @@ def measure(data: Linked, seeds: int, epsilons: list[float], original: bool) -> 
 
 
 def main() -> None:
-    every = {**ALL, **GENERATED, **MATCHED}
+    every = {**ALL, **GENERATED, **MATCHED, **SMOOTH}
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", nargs="*", choices=list(every), default=[n for n in every if n != "no structure"])
     parser.add_argument("--epsilons", nargs="*", type=float, default=list(RHO))

@@ -2,16 +2,18 @@
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from duckdb_dp.adaptive.candidates import Target
 from duckdb_dp.domain.domain import Clique
 from duckdb_dp.errors import DPError, as_sql
-from duckdb_dp.linop import Array, Centring
+from duckdb_dp.linop import Array, Centring, Grouped, Measurable
 from duckdb_dp.private import Candidate, PrivateQueryable
 from duckdb_dp.progress import Track
+from duckdb_dp.reconstruct.combination import NONE
 from duckdb_dp.reconstruct.estimate import Estimate
+from duckdb_dp.reconstruct.groups import Groups
 from duckdb_dp.reconstruct.measurement import LinearMeasurement
 
 SELECTION = 0.1
@@ -58,6 +60,7 @@ class Outcome:
         measured: its own noisy residuals, one per clique: the averages of all rounds. Priors are not among them.
         rounds: for each round what was selected and spent, as plain dicts.
         estimate: of all singles and pairs, where the mechanism has its own: fitted marginals are read from it.
+        grouped: pairs that were measured in groups of neighbouring values in the end -> how many groups of each attribute.
 
     Privacy: has been charged.
     """
@@ -65,10 +68,14 @@ class Outcome:
     measured: tuple[LinearMeasurement, ...]
     rounds: tuple[Mapping[str, Any], ...]
     estimate: Estimate | None = None
+    grouped: Mapping[Clique, tuple[int, ...]] = field(default_factory=dict)
 
 
 def measure_residuals(
-    queryable: PrivateQueryable, precisions: Mapping[Clique, float], rho: float
+    queryable: PrivateQueryable,
+    precisions: Mapping[Clique, float],
+    rho: float,
+    groups: Mapping[Clique, Groups] = NONE,
 ) -> tuple[LinearMeasurement, ...]:
     """Noisy residuals with precisions in the given proportions, which together cost exactly rho.
 
@@ -76,12 +83,14 @@ def measure_residuals(
         queryable: the private data.
         precisions: clique -> 1 / variance of its noise, up to a common factor.
         rho: what all together may cost.
+        groups: of cliques whose tables of groups are measured: one row is in one group, so that nothing else changes.
 
     Source: [AIM+GReM] Alg. 5.
 
     Privacy: spends rho.
     """
-    strategies = {tau: Centring(queryable.domain.shape(tau)) for tau in precisions}
+    shapes = {tau: groups[tau].shape if tau in groups else queryable.domain.shape(tau) for tau in precisions}
+    strategies = {tau: Centring(shape) for tau, shape in shapes.items()}
     costs = {tau: precisions[tau] * strategies[tau].squared_sensitivity for tau in precisions}
     total, left = math.fsum(costs.values()), rho
     asked = []
@@ -92,7 +101,20 @@ def measure_residuals(
             continue
         left -= share
         asked.append((tau, strategies[tau], share))
-    return tuple(queryable.measure_all(asked))
+    if not groups:
+        return tuple(queryable.measure_all(asked))
+    answered = queryable.answer_all(
+        [(tau, grouped(strategy, groups.get(tau)), share) for tau, strategy, share in asked]
+    )
+    return tuple(
+        LinearMeasurement(clique=tau, strategy=strategy, answers=answers, variance=variance)
+        for (tau, strategy, _), (answers, variance) in zip(asked, answered, strict=True)
+    )
+
+
+def grouped(query: Measurable, groups: Groups | None) -> Measurable:
+    """The query on the sums of groups, or on the table itself where there are none."""
+    return query if groups is None else Grouped(query, groups.cells, math.prod(groups.shape))
 
 
 def split(queryable: PrivateQueryable, rho: float, count: int) -> tuple[float, float, bool]:

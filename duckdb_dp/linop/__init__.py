@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from duckdb_dp.linop.compose import Dense, Kron
     from duckdb_dp.linop.distance import Distance
     from duckdb_dp.linop.folded import Folded
+    from duckdb_dp.linop.grouped import Grouped
     from duckdb_dp.linop.layered import Layered
     from duckdb_dp.linop.merged import Merged
     from duckdb_dp.linop.reflected import Reflected, Symmetric
@@ -30,6 +31,7 @@ __all__ = [
     "Factor",
     "Factored",
     "Folded",
+    "Grouped",
     "Identity",
     "Integers",
     "Kron",
@@ -53,6 +55,7 @@ _LATER = {
         "compose": ("Dense", "Kron"),
         "distance": ("Distance",),
         "folded": ("Folded",),
+        "grouped": ("Grouped",),
         "layered": ("Layered",),
         "merged": ("Merged",),
         "reflected": ("Reflected", "Symmetric"),

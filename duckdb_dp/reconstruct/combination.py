@@ -2,15 +2,16 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from duckdb_dp.domain.domain import Clique, Domain
-from duckdb_dp.linop import Array
+from duckdb_dp.linop import Array, Centring
 from duckdb_dp.reconstruct.estimate import Estimate, by_counts, by_tree, first
 from duckdb_dp.reconstruct.grem import ResidualEstimates, centred
-from duckdb_dp.reconstruct.measurement import LinearMeasurement, residual_measurement
+from duckdb_dp.reconstruct.groups import Groups
+from duckdb_dp.reconstruct.measurement import LinearMeasurement
 from duckdb_dp.reconstruct.tilting import consistent
 
 MIDDLE, ABOUT = 0.5, 0.3
@@ -23,12 +24,17 @@ JUDGED = 2**20
 """Most cells of all pairs for which two estimates are compared, which takes four times as long as one."""
 
 
+NONE: Mapping[Clique, Groups] = {}
+
 Said = Mapping[Clique, tuple[float, float]]
 """Of each table, what residuals say of the weight l of one of two estimates: (the precision of l times l, the precision of l)."""
 
 
 def said(
-    one: Mapping[Clique, Array], other: Mapping[Clique, Array], fresh: Iterable[LinearMeasurement]
+    one: Mapping[Clique, Array],
+    other: Mapping[Clique, Array],
+    fresh: Iterable[LinearMeasurement],
+    groups: Mapping[Clique, Groups] = NONE,
 ) -> dict[Clique, tuple[float, float]]:
     """What fresh residuals y say of l in l one + (1 - l) other: regression, y - other = l (one - other) + noise.
 
@@ -36,12 +42,18 @@ def said(
         one: estimates from earlier measurements.
         other: others from the same.
         fresh: residuals that were measured after these, or whose noise is independent of theirs.
+        groups: of those that are of groups.
 
     Privacy: post-processing.
     """
-    return {
-        each.clique: _regression(one[each.clique], other[each.clique], each) for each in fresh if each.clique in one
-    }
+    found = {}
+    for each in fresh:
+        if (clique := each.clique) in one:
+            tables = [
+                table[clique] if clique not in groups else groups[clique].sums(table[clique]) for table in (one, other)
+            ]
+            found[clique] = _regression(tables[0], tables[1], each)
+    return found
 
 
 def together(found: Iterable[Said]) -> Said:
@@ -155,7 +167,12 @@ def best(models: Models, judged: Sequence[tuple[Models, Sequence[LinearMeasureme
     """
     if models.mixture is None and models.counted is None:
         return models.tree
-    found = [said(one.tree.pairs, one.mixture.pairs, fresh) for one, fresh in judged if models.mixture and one.mixture]
+    groups = models.known.groups
+    found = [
+        said(one.tree.pairs, one.mixture.pairs, fresh, groups)
+        for one, fresh in judged
+        if models.mixture and one.mixture
+    ]
     common, own = weights(together(found))
 
     def model(one: Models) -> dict[Clique, Array]:
@@ -168,14 +185,14 @@ def best(models: Models, judged: Sequence[tuple[Models, Sequence[LinearMeasureme
         }
     if models.counted:
         near = [
-            (table, leaning(table, one.counted.pairs, one.known.precisions), fresh)
+            (table, leaning(table, one.counted.pairs, one.known.whole().precisions), fresh)
             for one, fresh in judged[-1:]
             if one.counted
             for table in [model(one)]
         ]
         # Where nothing is said the model stands.
-        counts = weights(together(said(*each) for each in near), 1.0)
-        pairs = mixed(pairs, leaning(pairs, models.counted.pairs, models.known.precisions), *counts)
+        counts = weights(together(said(*each, groups) for each in near), 1.0)
+        pairs = mixed(pairs, leaning(pairs, models.counted.pairs, models.known.whole().precisions), *counts)
     agreed, singles = consistent(pairs, singles, total)
     return Estimate(total=total, singles=singles, pairs=agreed)
 
@@ -203,18 +220,27 @@ def halves(components: ResidualEstimates, whole: int = 0) -> tuple[ResidualEstim
 
     Privacy: post-processing; z is of a fixed seed, and protects nobody.
     """
-    rng, domain = np.random.default_rng(1), components.domain
+    rng = np.random.default_rng(1)
     half, rest = [], []
     for clique, values in components.values.items():
         variance = 1 / components.precisions[clique]
         if len(clique) <= whole:
-            half.append(residual_measurement(domain, clique, values, variance))
+            half.append(_measured(clique, values, variance))
             continue
         noise = centred(rng.normal(0.0, np.sqrt(variance), values.shape))
-        half.append(residual_measurement(domain, clique, values + noise, 2 * variance))
+        half.append(_measured(clique, values + noise, 2 * variance))
         if len(clique) > 1:
-            rest.append(residual_measurement(domain, clique, values - noise, 2 * variance))
-    return ResidualEstimates.of(domain, half), tuple(rest)
+            rest.append(_measured(clique, values - noise, 2 * variance))
+    coarser = tuple(halves(one)[0] for one in components.coarser)
+    nothing = replace(components, values={}, precisions={}, coarser=coarser)
+    return nothing.added(half), tuple(rest)
+
+
+def _measured(clique: Clique, values: Array, variance: float) -> LinearMeasurement:
+    """A residual of the clique's table, or of that of its groups."""
+    return LinearMeasurement(
+        clique=clique, strategy=Centring(values.shape), answers=values.reshape(-1), variance=variance
+    )
 
 
 def judged(components: ResidualEstimates, names: Sequence[str], pairs: Sequence[Clique], total: float) -> Estimate:

@@ -114,7 +114,7 @@ def by_counts(components: ResidualEstimates, start: Estimate) -> Estimate:
 
     Privacy: post-processing.
     """
-    found = Nonnegative.fit(components, list(start.pairs), memory=math.inf)
+    found = Nonnegative.fit(components.whole(), list(start.pairs), memory=math.inf)
     pairs = {pair: found.marginal(pair) for pair in start.pairs}
     pairs, singles = consistent(pairs, start.singles, start.total)
     return Estimate(total=start.total, singles=singles, pairs=pairs)

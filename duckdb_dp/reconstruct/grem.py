@@ -6,14 +6,15 @@ a projection, so that nothing has to be packed into the smaller arrays of the pa
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from duckdb_dp.domain.domain import Clique, Domain, subsets
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.linop import Array, Centring
+from duckdb_dp.reconstruct.groups import Groups
 from duckdb_dp.reconstruct.measurement import LinearMeasurement, residual_measurement
 from duckdb_dp.reconstruct.residual import marginal
 
@@ -26,6 +27,8 @@ class ResidualEstimates:
         domain: the domain.
         values: clique -> centred component, array of the clique's shape.
         precisions: clique -> 1 / variance of the noise (before centring) in the average.
+        groups: of cliques whose residuals are those of tables of groups of values, and have the shape of these.
+        coarser: what was measured of cliques in larger groups than these are in now, in the order of measuring.
 
     Source: [AIM+GReM] Alg. 3.
 
@@ -35,6 +38,8 @@ class ResidualEstimates:
     domain: Domain
     values: Mapping[Clique, Array]
     precisions: Mapping[Clique, float]
+    groups: Mapping[Clique, Groups] = field(default_factory=dict)
+    coarser: tuple["ResidualEstimates", ...] = ()
 
     @classmethod
     def of(cls, domain: Domain, noisy: Iterable[LinearMeasurement]) -> "ResidualEstimates":
@@ -48,12 +53,66 @@ class ResidualEstimates:
             DPError: answers that do not fit the domain.
         """
         values, precisions = dict(self.values), dict(self.precisions)
-        for one, residual in _residuals(self.domain, noisy):
+        for one, residual in _residuals(self.domain, noisy, self.groups):
             old, gained = precisions.get(one.clique, 0.0), 1 / one.variance
             if old:
                 residual = (old * values[one.clique] + gained * residual) / (old + gained)
             values[one.clique], precisions[one.clique] = residual, old + gained
-        return ResidualEstimates(domain=self.domain, values=values, precisions=precisions)
+        return replace(self, values=values, precisions=precisions)
+
+    def shape(self, clique: Clique) -> tuple[int, ...]:
+        """Of what is measured of a clique."""
+        return self.groups[clique].shape if clique in self.groups else self.domain.shape(clique)
+
+    @property
+    def cliques(self) -> set[Clique]:
+        """All of which anything has been measured, in any groups."""
+        return {*self.values, *(clique for one in self.coarser for clique in one.values)}
+
+    def regrouped(self, groups: Mapping[Clique, Groups | None]) -> "ResidualEstimates":
+        """These with other groups for some cliques, or none; what was measured in those before is kept as coarser.
+
+        Privacy: post-processing.
+        """
+        old = self._some(self.values.keys() & groups.keys())
+        left = self._some(self.values.keys() - groups.keys())
+        now = {**self.groups, **groups}
+        return replace(
+            left,
+            groups={clique: one for clique, one in now.items() if one is not None},
+            coarser=(*self.coarser, old) if old.values else self.coarser,
+        )
+
+    def _some(self, cliques: Collection[Clique]) -> "ResidualEstimates":
+        """Those of some cliques, in their order."""
+        kept = [clique for clique in self.values if clique in cliques]
+        return ResidualEstimates(
+            domain=self.domain,
+            values={clique: self.values[clique] for clique in kept},
+            precisions={clique: self.precisions[clique] for clique in kept},
+            groups={clique: self.groups[clique] for clique in kept if clique in self.groups},
+        )
+
+    def measured_as(self, clique: Clique, table: Array) -> Array:
+        """A table of the clique as its residual is measured: with the sums of groups, where it has any."""
+        return self.groups[clique].sums(table) if clique in self.groups else table
+
+    def whole(self) -> "ResidualEstimates":
+        """Those of tables of single values alone."""
+        return self._some(self.values.keys() - self.groups.keys())
+
+    def filled(self, tables: Mapping[Clique, Array]) -> "ResidualEstimates":
+        """Those of tables of single values, and where groups were measured the residuals of given tables.
+
+        These count as precise as makes the sum of a group's cells as precise as it was measured, on average.
+        """
+        values, precisions = dict[Clique, Array](), dict[Clique, float]()
+        for known in (*self.coarser, self):
+            for clique in known.values.keys() & known.groups.keys():
+                ratio = self.domain.cells(clique) / math.prod(known.groups[clique].shape)
+                values[clique], precisions[clique] = centred(tables[clique]), known.precisions[clique] * ratio
+        alone = self.whole()
+        return replace(alone, values=values | dict(alone.values), precisions=precisions | dict(alone.precisions))
 
     def marginal(self, clique: Clique) -> Array:
         """mu_gamma = sum over tau in gamma of c_tau / prod_{j in gamma - tau} n_j, shape ``domain.shape(clique)``.
@@ -86,13 +145,15 @@ STACKED = 2**17
 """Cells of the tables of one shape that are centred together."""
 
 
-def _residuals(domain: Domain, noisy: Iterable[LinearMeasurement]) -> Iterator[tuple[LinearMeasurement, Array]]:
+def _residuals(
+    domain: Domain, noisy: Iterable[LinearMeasurement], groups: Mapping[Clique, Groups]
+) -> Iterator[tuple[LinearMeasurement, Array]]:
     """Each measurement with its centred answers; those of one shape, one after another, are centred together.
 
     An attribute of one value has no residual.
     """
     seen = (one for one in noisy if all(domain.sizes.get(name, 0) != 1 for name in one.clique))
-    for shape, group in itertools.groupby(seen, key=lambda one: _shape(domain, one)):
+    for shape, group in itertools.groupby(seen, key=lambda one: _shape(domain, one, groups)):
         together = max(1, STACKED // math.prod(shape))
         while few := list(itertools.islice(group, together)):
             yield from zip(few, residuals(np.stack([one.answers.reshape(shape) for one in few])), strict=True)
@@ -120,7 +181,9 @@ def residuals(tables: Array) -> Array:
     return residual
 
 
-def _shape(domain: Domain, one: LinearMeasurement) -> tuple[int, ...]:
+def _shape(domain: Domain, one: LinearMeasurement, groups: Mapping[Clique, Groups]) -> tuple[int, ...]:
+    if one.clique in groups:
+        return groups[one.clique].shape
     unknown = [name for name in one.clique if name not in domain.sizes]
     assert isinstance(one.strategy, Centring), "a residual is measured by Centring; decompose a marginal first"
     if unknown or one.answers.size != domain.cells(one.clique):

@@ -102,6 +102,9 @@ def interactions(gap: Array, prior: Array, noise: Array, inside: NDArray[np.bool
 def shrunk(components: ResidualEstimates, priors: Mapping[Clique, Array], total: float) -> dict[Clique, Array]:
     """Each table between its prior and its noisy residual; the prior itself where none was measured, or only noise is seen.
 
+    Of a residual of groups (``ResidualEstimates.groups``) the table of groups is shrunk, and the prior scaled to it: the least of the same
+    sum of squares and KL, as KL inside groups is 0 then.
+
     Args:
         components: noisy residuals with their precisions.
         priors: clique -> prior, whose sum is the total.
@@ -109,9 +112,12 @@ def shrunk(components: ResidualEstimates, priors: Mapping[Clique, Array], total:
 
     Privacy: post-processing.
     """
-    found = dict(priors)
-    for stack in stacks(shapes(priors, [clique for clique in priors if clique in components.values])):
-        prior = stack.stacked(priors)
+    for coarser in components.coarser:
+        priors = shrunk(coarser, priors, total)
+    found, measured = dict(priors), [clique for clique in priors if clique in components.values]
+    seen_as = {clique: components.measured_as(clique, priors[clique]) for clique in measured}
+    for stack in stacks(shapes(seen_as)):
+        prior = stack.stacked(seen_as)
         gap = stack.stacked(components.values) - stack.centred(prior)
         flat, rest = prior.reshape(len(prior), -1), gap.reshape(len(prior), -1)
         variance = np.array([1 / components.precisions[clique] for clique in stack.cliques])
@@ -120,7 +126,8 @@ def shrunk(components: ResidualEstimates, priors: Mapping[Clique, Array], total:
         seen = np.flatnonzero(theta > 0)
         prior.reshape(flat.shape)[seen] = tilts((flat + rest)[seen], flat[seen], variance[seen] / theta[seen], total)
         found |= zip(stack.cliques, stack.apart(prior), strict=True)
-    return found
+    grouped = ((clique, components.groups[clique]) for clique in measured if clique in components.groups)
+    return found | {clique: groups.scaled(priors[clique], found[clique]) for clique, groups in grouped}
 
 
 def consistent(

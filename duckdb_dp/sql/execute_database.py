@@ -16,6 +16,7 @@ from duckdb_dp.request import Request
 from duckdb_dp.sql import dp_links, dp_synthesize, external_tables, provenance, stopping
 from duckdb_dp.sql.ddl import LEVEL, Target
 from duckdb_dp.sql.explained_links import at_bound
+from duckdb_dp.sql.measured_pairs import pairs_note
 from duckdb_dp.sql.own_names import bound
 from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis.links.columns import check_promise, left_out
@@ -171,8 +172,9 @@ def _make(session: Session, cursor: duckdb.DuckDBPyConnection, number: int, step
         cursor.execute(step.target.insert(rows, step.unique))
     _know(session, cursor, step.target, step.makes)
     found = row(number, step) | {"rows": _count(cursor, step.makes)}
-    if step.kind != "rows" and step.request is not None and (cut := at_bound(session, step.request)):
-        found["note"] = "; ".join(filter(None, [found["note"], cut]))
+    if step.request is not None:
+        cut = at_bound(session, step.request) if step.kind != "rows" else None
+        found["note"] = "; ".join(filter(None, [found["note"], cut, pairs_note(session, step.request)])) or None
     if step.kind == "parents":
         before = step.arguments["synthetic"][step.dataset.name]
         if (lost := _count(cursor, before) - found["rows"]) > 0:

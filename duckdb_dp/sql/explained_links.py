@@ -7,6 +7,7 @@ from duckdb_dp.errors import DPError, few
 from duckdb_dp.request import Request
 from duckdb_dp.sql.arguments import Arguments, Place, find_dataset
 from duckdb_dp.sql.dp_links import link_of
+from duckdb_dp.sql.measured_pairs import pairs_note
 from duckdb_dp.sql.registry import Rows
 from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis.links.columns import left_out
@@ -44,7 +45,7 @@ def explain(session: Session, arguments: Arguments, place: Place) -> Rows:
     dataset = find_dataset(session.ledger, arguments["dataset"], *place)
     link = link_of(session, dataset, arguments, place)
     request, delta = link.request, dataset.cost_delta
-    notes = [note for note in (left_out(request), at_bound(session, request)) if note]
+    notes = [note for note in (left_out(request), at_bound(session, request), pairs_note(session, request)) if note]
     return [
         {
             "links": " to ".join(side.role for side in link.sides),

@@ -13,10 +13,11 @@ import pytest
 import duckdb_dp.adaptive
 from duckdb_dp.accounting.base import GDP, ZCDP, Accounting
 from duckdb_dp.adaptive import MECHANISMS, Options
+from duckdb_dp.adaptive.neyman import neyman
 from duckdb_dp.counting.counts import Counts
 from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.domain.workload import Workload
-from duckdb_dp.linop import Array, Identity, LinOp, Measurable
+from duckdb_dp.linop import Array, Grouped, Identity, LinOp, Measurable
 from duckdb_dp.private import Candidate, PrivateQueryable
 from duckdb_dp.reconstruct.measurement import LinearMeasurement
 from duckdb_dp.testing import SeededEntropy
@@ -180,6 +181,33 @@ def test_neighbours_change_no_more_than_is_charged(rows: int, unit_rows: int) ->
             assert moved <= rho * (1 + 1e-9)
             lost += moved
         assert lost <= 0.3 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("unit_rows", [1, 3])
+@pytest.mark.parametrize("rho", [0.002, 0.05, 2.0, 1e5])
+def test_neighbours_of_pairs_in_groups_change_no_more_than_is_charged(rho: float, unit_rows: int) -> None:
+    """As before, where pairs are measured in groups of values, in smaller ones later, and are scored both whole and in groups."""
+    rng, sizes = np.random.default_rng(0), (40, 30, 3)
+    domain = Domain(dict(zip("xyz", sizes, strict=True)))
+    x = rng.integers(0, 40, 3_000)
+    y = np.clip(x * 3 // 4 + rng.integers(-3, 4, len(x)), 0, 29)
+    keys, found = np.unique(np.ravel_multi_index([x, y, rng.integers(0, 3, len(x))], sizes), return_counts=True)
+    counts = Counts(domain, {domain.attributes: (keys, found)})
+    inner = PrivateQueryable(counts, total=rho, accounting=ZCDP, rows=unit_rows, bits=SeededEntropy(4))
+    recorder = Recorder(inner)
+    neyman(recorder, Workload.all_k_way(domain, 2), Options(), ordered={"x": 40, "y": 30, "z": 0})
+    assert any(isinstance(query, Grouped) for kind, *_, query in recorder.log if kind == "answer") == (rho < 1e5)
+    for cell in keys[:: len(keys) // 7]:
+        lost, where = 0.0, np.unravel_index(cell, sizes)
+        for kind, clique, _, answer, *query in recorder.log:
+            measured, variance = (query[0], answer[1]) if kind == "answer" else (answer.strategy, answer.variance)
+            before = counts.marginal(clique)
+            place = [where["xyz".index(name)] for name in clique]
+            after = before.copy()
+            after[np.ravel_multi_index(place, domain.shape(clique)) if clique else 0] += unit_rows
+            lost += float(((measured.apply(after)[0] - measured.apply(before)[0]) ** 2).sum()) / (2 * variance)
+        assert lost <= rho * (1 + 1e-9)
+    assert sum(entry[2] for entry in recorder.log) == pytest.approx(rho)
 
 
 @pytest.mark.parametrize("name", ["aim"])

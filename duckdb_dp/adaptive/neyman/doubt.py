@@ -1,12 +1,14 @@
 """Whether there is anything between attributes at all, before a pair has been measured."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from duckdb_dp.adaptive.neyman.allocation import Residual, squared_distance
 from duckdb_dp.adaptive.neyman.scores import Scores
 from duckdb_dp.domain.domain import Clique
+from duckdb_dp.reconstruct.grem import ResidualEstimates
 
 FIRST = 0.1
 """The chance that there is more between attributes than their noise explains, before anything is known of that."""
@@ -39,3 +41,26 @@ def chance(evidence: float) -> float:
 
 def _logs(gaps: np.ndarray, stddev: float) -> np.ndarray:
     return -(gaps**2) / (2 * stddev**2)
+
+
+def explained_by(
+    pairs: Iterable[Clique], alone: Mapping[Clique, Residual], known: ResidualEstimates
+) -> dict[Clique, float]:
+    """What noise of the total and of its singles makes of each pair's distance, squared: no sign of anything between them.
+
+    In sums over groups noise of single values is less, by the root of how many there are in one.
+
+    Args:
+        pairs: of attributes of more than one value.
+        alone: the total and singles.
+        known: in which groups pairs are measured.
+
+    Privacy: post-processing.
+    """
+    error = {clique: squared_distance(one.cells, 1 / one.known[0]) for clique, one in alone.items() if one.measured}
+    found = {}
+    for pair in pairs:
+        kept = (m / known.domain.sizes[name] for name, m in zip(pair, known.shape(pair), strict=True))
+        own = (error.get((name,), 0.0) * share for name, share in zip(pair, kept, strict=True))
+        found[pair] = math.fsum((error.get((), 0.0), *own))
+    return found

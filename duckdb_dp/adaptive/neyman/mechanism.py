@@ -11,6 +11,7 @@ import numpy as np
 from duckdb_dp.accounting.base import Accounting
 from duckdb_dp.adaptive.base import Options, Outcome, Progress, measure_residuals
 from duckdb_dp.adaptive.candidates import check_cells, check_first_noise, check_memory, singles
+from duckdb_dp.adaptive.neyman import coarse
 from duckdb_dp.adaptive.neyman.allocation import (
     Residual,
     allocate,
@@ -18,16 +19,16 @@ from duckdb_dp.adaptive.neyman.allocation import (
     effective_all,
     prior_precision,
     scored,
-    squared_distance,
     uneven,
 )
 from duckdb_dp.adaptive.neyman.alone import spreads
-from duckdb_dp.adaptive.neyman.doubt import chance, evidence
+from duckdb_dp.adaptive.neyman.doubt import chance, evidence, explained_by
 from duckdb_dp.adaptive.neyman.scores import SHARES, Scores, price, score
 from duckdb_dp.adaptive.neyman.triples import FREE, cost, dense, residuals, scoring, triples
 from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError
+from duckdb_dp.linop import Centring
 from duckdb_dp.linop.threads import one_thread
 from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.progress import Track, silent
@@ -115,6 +116,7 @@ def neyman(
     options: Options,
     *,
     prior: Sequence[LinearMeasurement] = (),
+    ordered: Mapping[str, int] | None = None,
     track: Track = silent,
 ) -> Outcome:
     """Measure residuals of singles, pairs and perhaps triples until the budget of ``queryable`` is spent.
@@ -124,6 +126,8 @@ def neyman(
         workload: marginals with weights.
         options: see ``Options``; rounds is the number of rounds, 3 by default.
         prior: noisy residuals known already, of the same table; they cost nothing.
+        ordered: of each attribute, how many of its first values are in an order; then pairs of many values may be measured in groups of
+            neighbouring ones (``coarse``), and ``Outcome.measured`` has no residuals of groups. None: never.
         track: progress, in hundredths of the budget.
 
     Returns:
@@ -141,10 +145,12 @@ def neyman(
         state = start(queryable, parts, ResidualEstimates.of(workload.domain, prior))
         for done in Progress(track, queryable.left, "scoring and measuring pairs"):
             while len(state.rounds) < count and queryable.left > 0 and not done(queryable.left):
-                state = step(queryable, parts, state, count)
+                state = step(queryable, parts, state, count, ordered)
                 done.note(state.rounds[-1])
-    measured = ResidualEstimates.of(workload.domain, state.measured).noisy()
-    return Outcome(measured=measured, rounds=state.rounds, estimate=state.best)
+    whole = [one for one in state.measured if one.answers.size == workload.domain.cells(one.clique)]
+    measured = ResidualEstimates.of(workload.domain, whole).noisy()
+    shapes = {pair: groups.shape for pair, groups in state.known.groups.items() if pair in state.known.cliques}
+    return Outcome(measured=measured, rounds=state.rounds, estimate=state.best, grouped=shapes)
 
 
 def check(workload: Workload, options: Options, rho: float, accounting: Accounting, *, rows: int = 1) -> None:
@@ -219,7 +225,9 @@ def _first_singles(domain: Domain, names: Sequence[str], budget: float, rows: fl
     return found
 
 
-def step(queryable: PrivateQueryable, parts: Parts, state: State, count: int) -> State:
+def step(
+    queryable: PrivateQueryable, parts: Parts, state: State, count: int, ordered: Mapping[str, int] | None = None
+) -> State:
     """One round; it does not change the given state.
 
     Privacy: spends 1 / (rounds left) of what is left.
@@ -229,12 +237,11 @@ def step(queryable: PrivateQueryable, parts: Parts, state: State, count: int) ->
     budget, best = begun / left, state.best
     pairs = Scores(cases=SHARES, chances={}, distances={}, stddev=0.0, noisy={})
     if best.pairs:
-        rho = min(SCORING * budget, max(price(len(best.pairs), rows, SCORE_STDDEV * best.total), FREE * budget))
-        pairs = score(queryable, best.pairs, rho)
+        state, pairs = _scored(queryable, state, budget, ordered)
     wanted = _alone(parts, state)
     sure = 1.0
     if parts.pairs:
-        explained = _explained(parts, wanted)
+        explained = explained_by(parts.pairs, wanted, state.known)
         sure, state = _sure(parts, state, pairs, explained)
         wanted |= _pairs(parts, state, pairs, explained, sure)
     later: tuple[Clique, ...] = ()
@@ -246,7 +253,7 @@ def step(queryable: PrivateQueryable, parts: Parts, state: State, count: int) ->
     precisions = allocate(wanted, parts.asked, 2 * queryable.left / rows**2, 2 * rho / rows**2, later)
     if later:
         rho = min(rho, math.fsum(precisions[tau] * wanted[tau].cost for tau in precisions) * rows**2 / 2)
-    noisy = measure_residuals(queryable, precisions, rho)
+    noisy = measure_residuals(queryable, precisions, rho, state.known.groups)
     report = {
         "round": len(state.rounds) + 1,
         "measured": len(noisy),
@@ -256,6 +263,29 @@ def step(queryable: PrivateQueryable, parts: Parts, state: State, count: int) ->
     }
     state = replace(state, rounds=(*state.rounds, report), measured=(*state.measured, *noisy))
     return _estimated(state, noisy, pairs, last=last)
+
+
+def _scored(
+    queryable: PrivateQueryable, state: State, budget: float, ordered: Mapping[str, int] | None
+) -> tuple[State, Scores]:
+    """(the state with groups for pairs, if any may have them, the distances of pairs as they will be measured).
+
+    Tables of groups and whole ones are compared with the same noise, whole ones only where that says something.
+
+    Privacy: spends ``SCORING`` of the round's budget at most.
+    """
+    known, best, rows, left = state.known, state.best, queryable.rows, 2 * queryable.left / queryable.rows**2
+    if ordered is not None:
+        known = coarse.first(known, best, left, ordered)
+    asked = len(best.pairs) + len(known.groups)
+    rho = min(SCORING * budget, max(price(asked, rows, SCORE_STDDEV * best.total), FREE * budget))
+    if ordered is None or not known.groups or price(asked, rows, coarse.LOUDEST * best.total) > rho:
+        return replace(state, known=known), score(queryable, coarse.seen(known, best), rho, known.groups)
+    share = len(best.pairs) / asked
+    pairs = score(queryable, coarse.seen(known, best), rho * share, known.groups)
+    whole = score(queryable, {pair: best.pairs[pair] for pair in known.groups}, rho * (1 - share))
+    known, pairs = coarse.refined(known, best, pairs, whole, left, ordered)
+    return replace(state, known=known), pairs
 
 
 def _alone(parts: Parts, state: State) -> dict[Clique, Residual]:
@@ -268,18 +298,12 @@ def _alone(parts: Parts, state: State) -> dict[Clique, Residual]:
     return found
 
 
-def _explained(parts: Parts, alone: Mapping[Clique, Residual]) -> dict[Clique, float]:
-    """What noise of the total and of its singles makes of each pair's distance, squared: no sign of anything between them."""
-    error = {clique: squared_distance(one.cells, 1 / one.known[0]) for clique, one in alone.items() if one.measured}
-    return {(a, b): math.fsum(error.get(part, 0.0) for part in ((), (a,), (b,))) for a, b in parts.pairs}
-
-
 def _sure(parts: Parts, state: State, scores: Scores, explained: Mapping[Clique, float]) -> tuple[float, State]:
     """(the chance that scores show more than noise of singles, the state with that evidence).
 
     Once a pair has been measured its estimate has other errors than those of singles, and nothing is doubted.
     """
-    if any(pair in state.known.values for pair in parts.pairs):
+    if not state.known.cliques.isdisjoint(parts.pairs):
         return 1.0, state
     # No score says that there is nothing: less than no evidence is a chance too.
     state = replace(state, evidence=max(state.evidence + evidence(scores, explained), 0.0))
@@ -290,12 +314,12 @@ def _pairs(
     parts: Parts, state: State, scores: Scores, explained: Mapping[Clique, float], sure: float
 ) -> dict[Clique, Residual]:
     """What is known of pairs, by their scores, and by the chance that these show anything but noise of singles."""
-    domain, best, precisions = state.known.domain, state.best, state.known.precisions
-    spread, nothing = effective_all(best.pairs), (1 - sure) * np.eye(1, len(scores.cases))[0]
+    best, precisions = state.best, state.known.precisions
+    spread, nothing = effective_all(coarse.seen(state.known, state.best)), (1 - sure) * np.eye(1, len(scores.cases))[0]
     return {
         pair: scored(
             uneven(spread[pair], scores.distances[pair] / best.total),
-            cost(domain, pair),
+            Centring(state.known.shape(pair)).squared_sensitivity,
             precisions.get(pair, 0.0),
             scores.cases,
             sure * scores.chances[pair] + nothing,
@@ -343,9 +367,11 @@ def _models(
     begun = first(known, names, pairs, max(float(known.values[()]), 1.0))
     tree, mixed, counted, found = by_tree(known, begun), None, None, list[Mixture]()
     # Of singles alone a mixture knows less than their product: it fits their noise.
-    if any(pair in known.values for pair in pairs) and mixable(known.domain, names):
+    if not known.cliques.isdisjoint(pairs) and mixable(known.domain, names):
         before = state.mixtures
-        found = mixtures(known.added(seen), tree, components=COMPONENTS, steps=STEPS, seeds=seeds, before=before)
+        found = mixtures(
+            known.filled(tree.pairs).added(seen), tree, components=COMPONENTS, steps=STEPS, seeds=seeds, before=before
+        )
         mixed = by_mixtures(known, found, tree)
     if pairs and combination.comparable(known.domain, pairs):
         counted = by_counts(known, begun)
@@ -357,11 +383,12 @@ def _pseudo(state: State, scores: Scores) -> list[LinearMeasurement]:
 
     What was measured of the pair before is part of that estimate, and is not counted twice.
     """
-    found, spread = [], effective_all(state.best.pairs)
+    found, spread = [], effective_all(coarse.seen(state.known, state.best))
     for pair, table in state.best.pairs.items():
         distance = math.hypot(scores.distances[pair], scores.stddev)
         erring = uneven(spread[pair], scores.distances[pair] / state.best.total)
         gained = prior_precision(distance, spread[pair], erring) - state.known.precisions.get(pair, 0.0)
         if gained > 0:
+            gained *= state.known.domain.cells(pair) / math.prod(state.known.shape(pair))
             found.append(residual_measurement(state.known.domain, pair, table, 1 / gained))
     return found

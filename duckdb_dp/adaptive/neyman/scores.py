@@ -6,10 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from duckdb_dp.adaptive.base import grouped
 from duckdb_dp.adaptive.neyman.allocation import CASES
 from duckdb_dp.domain.domain import Clique
 from duckdb_dp.linop import Array, Distance
 from duckdb_dp.private import PrivateQueryable
+from duckdb_dp.reconstruct.combination import NONE
+from duckdb_dp.reconstruct.groups import Groups
 
 SHARES = np.geomspace(0.002, 2.0, CASES)
 """Distances that an estimate may have, over the number of rows; two tables of as many rows are at most 2 apart."""
@@ -36,13 +39,29 @@ class Scores:
     stddev: float
     noisy: Mapping[Clique, float]
 
+    def of(self, noisy: Mapping[Clique, float]) -> "Scores":
+        """The same with other noisy distances of the same noise.
+
+        Privacy: post-processing.
+        """
+        chances = posterior(np.array(list(noisy.values())), self.stddev, self.cases)
+        return Scores(
+            cases=self.cases,
+            chances=dict(zip(noisy, chances, strict=True)),
+            distances=dict(zip(noisy, (chances @ self.cases).tolist(), strict=True)),
+            stddev=self.stddev,
+            noisy=noisy,
+        )
+
     def spread(self, cliques: Collection[Clique]) -> Array:
         """The chance of each distance for one of these cliques of which nothing is known, shape (CASES,)."""
         found = FIRST / len(self.cases) + np.sum([self.chances[clique] for clique in cliques], axis=0)
         return np.asarray(found / (FIRST + len(cliques)))
 
 
-def score(queryable: PrivateQueryable, estimates: Mapping[Clique, Array], rho: float) -> Scores:
+def score(
+    queryable: PrivateQueryable, estimates: Mapping[Clique, Array], rho: float, groups: Mapping[Clique, Groups] = NONE
+) -> Scores:
     """The distance of each estimate from its marginal, with noise N(0, k^2 m / (2 rho)) for m of them and units of k rows.
 
     One row moves each distance by at most 1, so all m together by sqrt(m) in L2; each is measured with rho / m.
@@ -51,21 +70,19 @@ def score(queryable: PrivateQueryable, estimates: Mapping[Clique, Array], rho: f
         queryable: the private data.
         estimates: not empty, of one sum; functions of noisy values alone.
         rho: positive.
+        groups: of cliques whose tables of groups are compared, as one row is in one group.
 
     Privacy: spends rho.
     """
     share = rho / len(estimates) * (1 - 1e-12)
-    found = queryable.answer_all([(clique, Distance(table.reshape(-1)), share) for clique, table in estimates.items()])
+    distances = {clique: Distance(table.reshape(-1)) for clique, table in estimates.items()}
+    asked = [(clique, grouped(distance, groups.get(clique)), share) for clique, distance in distances.items()]
+    found = queryable.answer_all(asked)
     stddev = math.sqrt(found[0][1])
     cases = max(float(next(iter(estimates.values())).sum()), 1.0) * SHARES
-    noisy = np.concatenate([values for values, _ in found])
-    chances = posterior(noisy, stddev, cases)
-    return Scores(
-        cases=cases,
-        chances=dict(zip(estimates, chances, strict=True)),
-        distances=dict(zip(estimates, (chances @ cases).tolist(), strict=True)),
-        stddev=stddev,
-        noisy=dict(zip(estimates, noisy.tolist(), strict=True)),
+    noisy = [float(values[0]) for values, _ in found]
+    return Scores(cases=cases, chances={}, distances={}, stddev=stddev, noisy={}).of(
+        dict(zip(estimates, noisy, strict=True))
     )
 
 

@@ -38,6 +38,7 @@ class LimitedPairs:
         counted: c.
         rows: k for which noise is calibrated, as in ``PerUnit``.
         compared: (a, b, table) for each of the last attributes, which no row holds: what the table says of the codes of a and b.
+        grouped: (a, group of each value of a) for each attribute after these, which no row holds either.
         numbers: the class of each number of links, from 0, which is one more attribute after these; none where it is none.
 
     A unit's answers have a length of at most sqrt(C^2 + c^2), whatever its links are. It is ``Measurable``, on the rows of units.
@@ -51,6 +52,7 @@ class LimitedPairs:
     rows: int
     compared: Sequence[tuple[int, int, Integers]] = ()
     numbers: Integers | None = None
+    grouped: Sequence[tuple[int, Integers]] = ()
     _last: dict[str, tuple[Integers, list[Integers]]] = field(default_factory=dict)
 
     @property
@@ -104,9 +106,10 @@ class LimitedPairs:
         last = self._last.get("rows")
         if last is not None and last[0] is rows:
             return last[1]
-        added = len(self.compared) + (self.numbers is not None)
+        added = len(self.compared) + len(self.grouped) + (self.numbers is not None)
         held, *codes = rows.reshape(-1, 1 + len(self.centres) - added).T
         codes += [table[codes[a], codes[b]] for a, b, table in self.compared]
+        codes += [group[codes[a]] for a, group in self.grouped]
         if self.numbers is not None:
             codes.append(self.numbers[np.minimum(held, len(self.numbers) - 1)])
         weights = self.weights(held, codes)

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
@@ -35,6 +35,7 @@ class NoisyPair:
         centre: q, about the shares of x.
         table: shape (values of y, values of x).
         variance: of the noise of each cell.
+        group: of each value of x, where the table is one of groups of values; None where it is not.
     """
 
     other: str
@@ -42,6 +43,7 @@ class NoisyPair:
     centre: Array
     table: Array
     variance: float
+    group: Integers | None = None
 
 
 @final
@@ -52,10 +54,12 @@ class NoisyAttribute:
     Attributes:
         shares: of its values.
         pairs: with attributes of the sides and other ones of the links.
+        group: of each value, where the pairs are of groups of values; None where they are not.
     """
 
     shares: Array
     pairs: Sequence[NoisyPair] = ()
+    group: Integers | None = None
 
 
 def draw(
@@ -79,7 +83,10 @@ def draw(
     known, scale = dict(ends), float(weights.sum()) / total
     for name, one in measured.items():
         pairs = {p.other: _scaled(p, scale) for p in one.pairs if p.other in known and min(p.table.shape) > 1}
-        known[name] = _drawn(_Model(one.shares, pairs, known, weights, rng), known, len(weights), rng)
+        seen = known | {p.other: p.group[known[p.other]] for p in pairs.values() if p.group is not None}
+        shares = one.shares if one.group is None else summed(one.group, one.shares)
+        codes = _drawn(_Model(shares, pairs, seen, weights, rng), seen, len(weights), rng)
+        known[name] = codes if one.group is None else _inside(codes, one.group, one.shares, rng)
     return [known[name] for name in measured]
 
 
@@ -92,11 +99,27 @@ def distribution(measurement: LinearMeasurement, links: float) -> Array:
     return np.asarray(counts / counts.sum())
 
 
+def summed(group: Integers, shares: Array) -> Array:
+    """The shares of groups."""
+    return np.asarray(np.bincount(group, shares), dtype=np.float64)
+
+
+def _inside(groups: Integers, group: Integers, shares: Array, rng: np.random.Generator) -> Integers:
+    """A value for each link from its group, as the values of the group have shares; spread evenly over the links of a group."""
+    codes = np.empty(len(groups), dtype=np.int64)
+    for number in np.unique(groups):
+        values, links = np.flatnonzero(group == number), np.flatnonzero(groups == number)
+        ends = np.cumsum(shares[values] / shares[values].sum())
+        even = (rng.permutation(len(links)) + rng.random()) / len(links)
+        codes[links] = values[np.minimum(np.searchsorted(ends, even, side="right"), len(values) - 1)]
+    return codes
+
+
 def _scaled(pair: NoisyPair, scale: float) -> NoisyPair:
     """The same of ``scale`` times as many links, with noise of variance 1."""
     unit = pair.variance**-0.5
     scales = pair.scales[0], pair.scales[1] * unit / scale
-    return NoisyPair(other=pair.other, scales=scales, centre=pair.centre, table=pair.table * unit, variance=1.0)
+    return replace(pair, scales=scales, table=pair.table * unit, variance=1.0)
 
 
 @final

@@ -4,14 +4,13 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any, final
 
 import numpy as np
 
 from duckdb_dp.domain.domain import Attribute, Clique, Domain
 from duckdb_dp.domain.types.base import number_of
-from duckdb_dp.linop import Array, Integers, Measurable
+from duckdb_dp.linop import Grouped, Integers, Measurable
 
 MOST = 4
 """Matches that are looked at: each has its share of noise."""
@@ -96,47 +95,6 @@ def extended(domain: Domain, matches: Sequence[Match]) -> Domain:
     return Domain({**domain.sizes, **{match.name: 2 for match in matches}})
 
 
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class Merged:
-    """A query on the sums of groups of cells: one row is in one group, so its sensitivity is that of the query.
-
-    Attributes:
-        query: what is asked of the sums.
-        group: of each cell, flat.
-        groups: how many there are.
-
-    It is ``Measurable``.
-    """
-
-    query: Measurable
-    group: Integers
-    groups: int
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(groups, cells)."""
-        return self.groups, len(self.group)
-
-    @property
-    def squared_sensitivity(self) -> float:
-        """That of the query."""
-        return self.query.squared_sensitivity
-
-    def apply(self, counts: Integers) -> tuple[Array, Array | float]:
-        """(answers, errors) of the query on the sums."""
-        return self.query.apply(self._sums(counts))
-
-    def exact(self, counts: Integers, index: int) -> Fraction:
-        """One answer, exactly."""
-        return self.query.exact(self._sums(counts), index)
-
-    def _sums(self, counts: Integers) -> Integers:
-        sums = np.zeros(self.groups, dtype=np.int64)
-        np.add.at(sums, self.group, counts)  # in whole numbers, however large
-        return sums
-
-
 def merged(domain: Domain, matches: Sequence[Match], clique: Clique, query: Measurable) -> tuple[Clique, Measurable]:
     """(the clique that is counted, the query on it) for a query on attributes of which some are matches.
 
@@ -157,4 +115,4 @@ def merged(domain: Domain, matches: Sequence[Match], clique: Clique, query: Meas
         code = known[name].codes(codes) if name in known else codes[name]
         group = group * (2 if name in known else domain.sizes[name]) + code
     sizes = (2 if name in known else domain.sizes[name] for name in clique)
-    return counted, Merged(query, group, math.prod(sizes))
+    return counted, Grouped(query, group, math.prod(sizes))

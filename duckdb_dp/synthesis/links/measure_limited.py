@@ -2,6 +2,8 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import final
 
 import numpy as np
 
@@ -9,9 +11,10 @@ from duckdb_dp.counting.units import rows_of
 from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.linop import Array, Integers
 from duckdb_dp.private import PrivateQueryable
+from duckdb_dp.reconstruct.groups import together as together_of
 from duckdb_dp.synthesis.links.degrees import Measured, mean_power
 from duckdb_dp.synthesis.links.limited import LimitedPairs
-from duckdb_dp.synthesis.links.link_attributes import NoisyAttribute, NoisyPair, distribution
+from duckdb_dp.synthesis.links.link_attributes import NoisyAttribute, NoisyPair, distribution, summed
 from duckdb_dp.synthesis.links.matches import Match, extended
 from duckdb_dp.synthesis.links.measure_attributes import ROUNDING, pairs
 from duckdb_dp.synthesis.links.number_classes import NumberClasses
@@ -24,6 +27,9 @@ their noise is this, over the units."""
 LOUDEST = 0.1
 """Squared L2 norm of the noise of a pair, in coordinates in which its dependence has its chi-squared over the units, above which the pair
 is not measured: few depend so much."""
+
+GROUPS = (64, 48, 32, 24, 20, 16, 12, 10, 8, 7, 6, 5, 4)
+"""How many groups of neighbouring values the attributes of more values may be put into: as many as let all pairs be measured."""
 
 POWER = -1 / 3
 """Cells weigh this power of their shares p: the sum of errors e of cells is least, where that of p / e^2 is given, with e ~ p^(1/3)."""
@@ -45,6 +51,24 @@ LEAST_FACTOR = 0.3
 """Of the units' mean factor: what noise says below that is not believed."""
 
 
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """The pairs that are measured in one vector.
+
+    Attributes:
+        pairs: of an attribute of the links and another one.
+        rho: what to spend for them and for the attributes alone.
+        groups: attributes of more values are put into so many groups of neighbouring ones for their pairs.
+        left_out: pairs that noise would drown in any groups.
+    """
+
+    pairs: Sequence[Clique]
+    rho: float
+    groups: int
+    left_out: Sequence[Clique]
+
+
 def wanted(
     domain: Domain,
     attributes: Sequence[str],
@@ -54,9 +78,10 @@ def wanted(
     most: int,
     matches: Sequence[Match] = (),
     numbers: NumberClasses | None = None,
-) -> tuple[list[Clique], float]:
-    """(pairs of an attribute of the links and another one that are measured, what to spend).
+) -> Wanted:
+    """Which pairs of an attribute of the links and another one are measured.
 
+    Where not all pairs of single values can be measured, values are put into groups of neighbours: into as many as let all be measured.
     Those of the fewest free numbers come first: noise is the same in each of these, and grows with how many there are together. The
     second match comes as if it had four times as many, the third one nine times, and so on: most of them say nothing.
 
@@ -72,20 +97,34 @@ def wanted(
 
     Privacy: post-processing.
     """
-    domain, places = _extended(domain, matches, numbers), {match.name: i for i, match in enumerate(matches)}
+    whole, places = _extended(domain, matches, numbers), {match.name: i for i, match in enumerate(matches)}
     others = (*others, *places, *(() if numbers is None else (numbers.name,)))
+
+    candidates = pairs(whole, attributes, others)
+    noise = EXCESS * mean_power(units, most, -1) / (2 * (1 - ALONE) * rho * units.linked**2)
+    found, largest, groups = list[Clique](), max(whole.sizes.values()), 0
+    for groups in (largest, *(number for number in GROUPS if number < largest)):
+        domain = Domain({name: min(size, groups) for name, size in whole.sizes.items()})
+        found = _measurable(domain, candidates, places, noise)
+        if len(found) == len(candidates):
+            break
+    left_out = [pair for pair in candidates if pair not in found]
+    return Wanted(pairs=found, rho=rho if found else MOST_ALONE * rho, groups=groups, left_out=left_out)
+
+
+def _measurable(domain: Domain, candidates: Sequence[Clique], places: Mapping[str, int], noise: float) -> list[Clique]:
+    """The pairs that noise would not drown, in their order."""
 
     def turn(pair: Clique) -> int:
         return _free(domain, pair) * (1 + max(places.get(name, 0) for name in pair)) ** 2
 
-    noise = EXCESS * mean_power(units, most, -1) / (2 * (1 - ALONE) * rho * units.linked**2)
     found, together = list[Clique](), 0
-    for pair in sorted(pairs(domain, attributes, others), key=turn):
+    for pair in sorted(candidates, key=turn):
         together += _free(domain, pair)
         if noise * together * _free(domain, pair) > LOUDEST:
             break
         found.append(pair)
-    return found, rho if found else MOST_ALONE * rho
+    return found
 
 
 def measure_limited(
@@ -98,6 +137,7 @@ def measure_limited(
     rng: np.random.Generator,
     matches: Sequence[Match] = (),
     numbers: NumberClasses | None = None,
+    groups: int | None = None,
 ) -> dict[str, NoisyAttribute]:
     """The links' attributes where one side is the unit: residuals of shares alone, and ``LimitedPairs`` of the pairs.
 
@@ -115,6 +155,7 @@ def measure_limited(
         rng: the source of randomness of what is drawn.
         matches: attributes that follow from two others.
         numbers: classes of how many links a unit has.
+        groups: attributes of more values are put into so many groups of neighbouring ones for their pairs.
 
     Privacy: spends all that ``queryable`` has left, where there is anything to measure.
     """
@@ -133,30 +174,47 @@ def measure_limited(
     needed = [*(name for pair in together for name in pair), *(end for m in used for end in (m.left, m.right))]
     counted = tuple(dict.fromkeys(name for name in needed if name in queryable.domain.sizes))
     last = [] if numbers is None or not any(numbers.name in pair for pair in together) else [numbers]
-    names = (*counted, *(match.name for match in used), *(one.name for one in last))
+    names = (*counted, *(match.name for match in used))
     compared = [(names.index(match.left), names.index(match.right), match.same) for match in used]
     held = np.bincount(owners)[owners]
     mass = float((1 / held).sum())
-    shares = [
-        np.bincount(ends[name], 1 / held, domain.sizes[name]) / mass if name in ends else found[name].shares
-        for name in names
-    ]
     some = rng.random(int(owners.max()) + 1) < SAMPLED / len(owners)
     order = np.argsort(owners, kind="stable")
     order = order[some[owners[order]]] if some.any() else order
-    codes = [
-        ends[name][order] if name in ends else rng.choice(len(share), len(order), p=share)
-        for name, share in zip(names, shares, strict=True)
-    ]
+    shares, codes = list[Array](), list[Integers]()
+    for name in (*names, *(one.name for one in last)):
+        known = name in ends
+        shares.append(
+            np.bincount(ends[name], 1 / held, domain.sizes[name]) / mass if known else np.asarray(found[name].shares)
+        )
+        codes.append(ends[name][order] if known else rng.choice(len(shares[-1]), len(order), p=shares[-1]))
+    within = {
+        name: group_of(shares[i], groups) for i, name in enumerate(counted) if groups and groups < domain.sizes[name]
+    }
+    # Where an attribute is in groups, its pairs are of these: the last place of its name.
+    grouped = [(names.index(name), group) for name, group in within.items()]
+    shares[len(names) : len(names)] = [summed(group, shares[i]) for i, group in grouped]
+    codes[len(names) : len(names)] = [group[codes[i]] for i, group in grouped]
+    names = (*names, *within, *(one.name for one in last))
     held = held[order]
     certainty = 2 * queryable.left * total**2
     table = last[0].codes(np.arange(queryable.rows + 1)) if last else None
-    asked = _limited(names, together, shares, held, codes, compared, table, certainty, total, queryable.rows)
+    follows = compared, grouped, table
+    asked = _limited(names, together, shares, held, codes, follows, certainty, total, queryable.rows)
     ((answers, variance),) = queryable.answer_all([(rows_of(counted), asked, queryable.left * ROUNDING)])
     for name in found:
-        noisy = _pairs_of(name, names, asked, answers, variance, total)
-        found[name] = NoisyAttribute(shares=found[name].shares, pairs=noisy)
+        noisy = _pairs_of(name, names, asked, answers, variance, total, within)
+        found[name] = NoisyAttribute(shares=found[name].shares, pairs=noisy, group=within.get(name))
     return found
+
+
+def group_of(shares: Array, number: int) -> Integers:
+    """The group of each value, at most so many of about equal sums of roots of shares.
+
+    Privacy: post-processing.
+    """
+    starts = together_of(shares, number)
+    return np.repeat(np.arange(len(starts)), np.diff(starts, append=len(shares)))
 
 
 def _extended(domain: Domain, matches: Sequence[Match], numbers: NumberClasses | None) -> Domain:
@@ -183,8 +241,7 @@ def _limited(
     shares: Sequence[Array],
     held: Integers,
     codes: Sequence[Integers],
-    compared: Sequence[tuple[int, int, Integers]],
-    numbers: Integers | None,
+    follows: tuple[Sequence[tuple[int, int, Integers]], Sequence[tuple[int, Integers]], Integers | None],
     certainty: float,
     total: float,
     rows: int,
@@ -197,7 +254,7 @@ def _limited(
         shares: of the values of each attribute.
         held: links of the unit of each synthetic link, those of a unit one after another.
         codes: of each attribute in each of these, where attributes of the links are independent.
-        compared, numbers: which attributes follow from two others, and the class of each number of links, as in ``LimitedPairs``.
+        follows: which attributes follow from two others and from one, and the class of each number of links, as in ``LimitedPairs``.
         certainty: twice rho times the squared number of units: the squared limit over that is the variance of noise in shares.
         total: units that have links.
         rows: for which noise is calibrated.
@@ -205,7 +262,8 @@ def _limited(
     Privacy: post-processing.
     """
     scales = [np.maximum(share, 0.5 / total) ** POWER for share in shares]
-    places = [(names.index(a), names.index(b)) for a, b in together]
+    last = {name: i for i, name in enumerate(names)}
+    places, (compared, grouped, numbers) = [(last[a], last[b]) for a, b in together], follows
 
     def of(bound: float) -> LimitedPairs:
         counted = bound * math.sqrt(COUNTED / (1 - COUNTED))
@@ -217,6 +275,7 @@ def _limited(
             counted=counted,
             rows=rows,
             compared=compared,
+            grouped=grouped,
             numbers=numbers,
         )
 
@@ -234,7 +293,13 @@ def _limited(
 
 
 def _pairs_of(
-    name: str, names: Clique, asked: LimitedPairs, answers: Array, variance: float, total: float
+    name: str,
+    names: Clique,
+    asked: LimitedPairs,
+    answers: Array,
+    variance: float,
+    total: float,
+    within: Mapping[str, Integers],
 ) -> list[NoisyPair]:
     """The noisy pairs of an attribute of the links, with the units' mean factor taken out.
 
@@ -255,6 +320,7 @@ def _pairs_of(
                     centre=asked.centres[other],
                     table=table if one == a else table.T,
                     variance=variance / factor**2,
+                    group=within.get(names[other]),
                 )
             )
     return found

@@ -31,7 +31,7 @@ from duckdb_dp.synthesis.links.learner import measure_total, workloads
 from duckdb_dp.synthesis.links.link_attributes import draw as draw_attributes
 from duckdb_dp.synthesis.links.matches import Match
 from duckdb_dp.synthesis.links.measure_attributes import measure_attributes
-from duckdb_dp.synthesis.links.measure_limited import measure_limited, wanted
+from duckdb_dp.synthesis.links.measure_limited import Wanted, measure_limited, wanted
 from duckdb_dp.synthesis.links.mwem_pgd import ROUNDS, mwem_pgd, small_workloads
 from duckdb_dp.synthesis.links.number_classes import NumberClasses, number_classes
 from duckdb_dp.synthesis.links.per_unit import NoisyTable
@@ -118,14 +118,16 @@ def links(
     matches = matches if method == "auto" else ()
     known = measure_rows(queryable, sides, unit, rho)
     spent = {"rows": rho - queryable.left}
-    together, structure, own = list[Clique](), None, OF_LINKS * rho if link_attributes else 0.0
+    structure, own = None, OF_LINKS * rho if link_attributes else 0.0
+    chosen = Wanted(pairs=(), rho=own, groups=0, left_out=())
     classes: NumberClasses | None = None
     if link_attributes:
         others = (*left.attributes, *right.attributes)
         if unit is not None and isinstance(units := known[unit], Measured):
             asked = queryable.domain, link_attributes, others, own, units, queryable.rows
             classes = number_classes(units, queryable.rows)
-            together, own = wanted(*asked, matches, classes)
+            chosen = wanted(*asked, matches, classes)
+            own = chosen.rho
     sizes = dict[str, NoisyTable]()
     if unit is not None:
         before, found = queryable.left, known[unit]
@@ -165,7 +167,9 @@ def links(
             weights /= held
             ends |= {} if classes is None else {classes.name: classes.codes(held)}
             shown = learned.total, ends, drawn[unit]
-            measured = measure_limited(queryable, link_attributes, together, *shown, rng, matches, classes)
+            measured = measure_limited(
+                queryable, link_attributes, chosen.pairs, *shown, rng, matches, classes, chosen.groups
+            )
         codes = draw_attributes(measured, learned.total, ends, weights, rng)
     if unit is not None and structure is not None:
         found = known[unit]
@@ -177,7 +181,19 @@ def links(
     detail = {"links": len(drawn[0]), "method": method, "spent": spent}
     if unit is not None and isinstance(whole := known[unit], Measured):
         detail["at_bound"] = at_bound(whole, queryable.rows)
+        if link_attributes:
+            detail["pairs"] = _pairs_measured(queryable.domain, chosen)
     return [*drawn, *codes], detail
+
+
+def _pairs_measured(domain: Domain, chosen: Wanted) -> dict[str, Any]:
+    """Which pairs of attributes of links were measured in groups of values, and in how many, and which were not measured."""
+
+    def declared(pairs: Sequence[Clique]) -> list[Clique]:
+        return [pair for pair in pairs if all(name in domain.sizes for name in pair)]
+
+    grouped = [pair for pair in declared(chosen.pairs) if max(domain.shape(pair)) > chosen.groups]
+    return {"groups": chosen.groups, "grouped": grouped, "left_out": declared(chosen.left_out)}
 
 
 def _kept_within(

@@ -69,7 +69,14 @@ def run(request: Request, tables: Sequence[SyntheticTable], track: Track) -> Run
         rng = generator(queryable)
         rows = dict(request.options).get("rows")
         with one_thread(with_scipy=True):
-            codes, detail = methods.synthesize(queryable, rows=rows, options=options(request), rng=rng, track=track)
+            codes, detail = methods.synthesize(
+                queryable,
+                rows=rows,
+                options=options(request),
+                rng=rng,
+                track=track,
+                ordered=ordered(request.attributes),
+            )
         codes = codes[rng.permutation(len(codes))]
         columns = (values(attribute, codes[:, i], rng) for i, attribute in enumerate(request.attributes))
         return {
@@ -78,6 +85,11 @@ def run(request: Request, tables: Sequence[SyntheticTable], track: Track) -> Run
         }
 
     return drawn
+
+
+def ordered(attributes: Sequence[Attribute]) -> dict[str, int]:
+    """How many of the first values of each attribute are in an order: bins and whole numbers, not 'other' and NULL."""
+    return {one.name: 0 if one.kind == "values" else one.base for one in attributes}
 
 
 def values(attribute: Attribute, codes: Codes, rng: np.random.Generator) -> Array:

@@ -1,7 +1,7 @@
 """A synthetic table from one private table: measure, fit, draw records. The last two are post-processing."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -16,11 +16,14 @@ from duckdb_dp.reconstruct.junction import Codes
 from duckdb_dp.reconstruct.measurement import LinearMeasurement
 from duckdb_dp.synthesis.table import fitting, graphical, pairs, records, singles
 from duckdb_dp.synthesis.table.forest import Forest, candidates
-from duckdb_dp.synthesis.table.model import Model, estimable, estimate
+from duckdb_dp.synthesis.table.model import Estimated, Model, estimable, estimate
 
 Method = Literal["forest", "mst", "aim"]
 
 METHODS: tuple[Method, ...] = get_args(Method)
+
+GROUPED = "grouped"
+"""Note in a release's detail: (attribute, attribute, groups, groups) of each pair that was measured in groups of neighbouring values."""
 
 MOST_ROWS = 10**8
 
@@ -112,14 +115,14 @@ def measure(queryable: PrivateQueryable, options: Options = DEFAULT, track: Trac
 
 
 def _measure_forest(
-    queryable: PrivateQueryable, options: Options, track: Track
+    queryable: PrivateQueryable, options: Options, track: Track, ordered: Mapping[str, int] | None = None
 ) -> tuple[list[LinearMeasurement], Model]:
     """The measurements of method 'forest', and the estimates that were made of them on the way.
 
     'neyman' measures all pairs, where it can. A forest grows where there are too many pairs, or too large ones.
     """
     if estimable(queryable.domain, queryable.left, queryable.accounting, queryable.rows, options.rounds):
-        return estimate(queryable, options.rounds, track)
+        return estimate(queryable, options.rounds, track, ordered)
     measured = [singles.measure_total(queryable, queryable.left * singles.TOTAL_SHARE)]
     share = singles.singles_share(queryable.domain, float(measured[0].answers[0]), queryable.left, queryable.rows)
     if not candidates(queryable.domain):
@@ -173,8 +176,13 @@ def synthesize(
     options: Options = DEFAULT,
     rng: np.random.Generator,
     track: Track = silent,
+    ordered: Mapping[str, int] | None = None,
 ) -> tuple[Codes, dict[str, Any]]:
     """Measure and generate.
+
+    Args:
+        queryable, rows, options, rng, track: as for ``measure`` and ``generate``.
+        ordered: how many of the first values of an attribute are in an order, so that what is between groups of them is smooth.
 
     Raises:
         DPError: the options are not possible for this domain.
@@ -184,7 +192,7 @@ def synthesize(
     check(queryable.domain, rows, options)
     forest = None
     if options.method == "forest":
-        measured, forest = _measure_forest(queryable, options, track)
+        measured, forest = _measure_forest(queryable, options, track, ordered)
     else:
         measured = measure(queryable, options, track)
     return generate(queryable.domain, measured, rows, options=options, rng=rng, track=track, forest=forest)
@@ -211,7 +219,8 @@ def _forest(
         fitted = fitting.fit(few, forest.domain, targets, rng, options.sweeps, track)
         return fitted if rows == len(fitted) else records.copies(fitted, rows, rng)
 
-    return forest.total, sample, {"tree": list(forest.edges)}
+    grouped = forest.grouped if isinstance(forest, Estimated) else {}
+    return forest.total, sample, {"tree": list(forest.edges), GROUPED: [[*pair, *m] for pair, m in grouped.items()]}
 
 
 def _graphical(

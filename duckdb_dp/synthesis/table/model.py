@@ -58,6 +58,7 @@ class Estimated:
 
     Attributes:
         domain, total, singles, edges, fitted: as of ``Model``.
+        grouped: pairs that were measured in groups of neighbouring values -> how many groups of each attribute.
     """
 
     domain: Domain
@@ -65,14 +66,15 @@ class Estimated:
     singles: Mapping[str, Array]
     edges: list[Clique]
     fitted: Mapping[Clique, Array]
+    grouped: Mapping[Clique, tuple[int, ...]]
 
     @classmethod
-    def of(cls, domain: Domain, estimate: Estimate) -> "Estimated":
+    def of(cls, domain: Domain, estimate: Estimate, grouped: Mapping[Clique, tuple[int, ...]]) -> "Estimated":
         """From singles and pairs that agree with one another."""
         total = estimate.total
         singles = {name: estimate.singles.get((name,), np.array([total])) for name in domain.attributes}
         edges = [domain.clique(edge) for edge in spanning_tree(estimate.pairs)]
-        return cls(domain, total, singles, edges, estimate.pairs)
+        return cls(domain, total, singles, edges, estimate.pairs, grouped)
 
     def pair(self, clique: Clique) -> Array:
         """The estimate of a pair, in the domain's order."""
@@ -105,14 +107,21 @@ def estimable(domain: Domain, rho: float, accounting: Accounting, rows: int, rou
 
 
 def estimate(
-    queryable: PrivateQueryable, rounds: int | None, track: Track
+    queryable: PrivateQueryable, rounds: int | None, track: Track, ordered: Mapping[str, int] | None = None
 ) -> tuple[list[LinearMeasurement], Estimated]:
     """All pairs, measured by 'neyman' with all that ``queryable`` has left.
+
+    Args:
+        queryable: what measures.
+        rounds: of 'neyman'.
+        track: shows progress.
+        ordered: how many of the first values of an attribute are in an order; 0 of those that are not named.
 
     Privacy: spends ``queryable.left``.
     """
     asked = workload(queryable.domain)
     assert asked is not None, "checked before"
-    outcome = neyman.neyman(queryable, asked, Options(rounds=rounds), track=track)
+    every = {name: (ordered or {}).get(name, 0) for name in queryable.domain.attributes}
+    outcome = neyman.neyman(queryable, asked, Options(rounds=rounds), ordered=every, track=track)
     assert outcome.estimate is not None
-    return list(outcome.measured), Estimated.of(queryable.domain, outcome.estimate)
+    return list(outcome.measured), Estimated.of(queryable.domain, outcome.estimate, outcome.grouped)

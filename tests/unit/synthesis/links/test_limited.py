@@ -158,3 +158,27 @@ def test_the_number_of_a_units_links_is_an_attribute_as_if_each_link_held_it() -
     expected, _ = held.apply(with_it.reshape(-1))
     assert (answers == expected).all()
     check_exact(asked, units, answers, errors)
+
+
+def test_groups_of_an_attributes_values_are_an_attribute_as_if_each_link_held_it() -> None:
+    """Beside attributes that follow from two others and the number of links, in that order; the limit is that of the unit."""
+    same, group = np.array([[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0]]), np.array([0, 0, 1, 1])
+    classes = np.array([0, 0, 1, 1, 2])
+    units, plain = drawn(8), query()
+    centres = [*plain.centres, np.array([0.7, 0.3]), np.array([0.6, 0.4]), np.array([0.5, 0.3, 0.2])]
+    scales = [*plain.scales, np.array([1.1, 1.5]), np.array([1.2, 0.9]), np.array([1.0, 1.4, 1.9])]
+    options = {"centres": centres, "scales": scales, "pairs": [(0, 4), (2, 4), (2, 3), (2, 5)], "bound": 0.4}
+    options |= {"counted": 0.2, "rows": 1}
+    asked = LimitedPairs(**options, compared=[(0, 1, same)], grouped=[(1, group)], numbers=classes)
+    held = LimitedPairs(**options)
+    with_it = np.array(
+        [
+            (len(unit), *row, same[row[0], row[1]], group[row[1]], classes[min(len(unit), 4)])
+            for unit in units
+            for row in unit
+        ]
+    )
+    answers, errors = asked.apply(rows_of(units))
+    expected, _ = held.apply(with_it.reshape(-1))
+    assert (answers == expected).all()
+    check_exact(asked, units, answers, errors)

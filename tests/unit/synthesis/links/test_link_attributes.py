@@ -16,7 +16,7 @@ from duckdb_dp.synthesis.links.degrees import Measured
 from duckdb_dp.synthesis.links.kept import kept_shares
 from duckdb_dp.synthesis.links.link_attributes import NoisyAttribute, draw
 from duckdb_dp.synthesis.links.measure_attributes import measure_attributes
-from duckdb_dp.synthesis.links.measure_limited import measure_limited, wanted
+from duckdb_dp.synthesis.links.measure_limited import Wanted, measure_limited, wanted
 from duckdb_dp.synthesis.links.per_unit import NoisyTable
 from duckdb_dp.testing import NoNoise, SeededEntropy
 
@@ -54,7 +54,7 @@ def measured_of(
     others: tuple[str, ...] = ("kind", "good"),
 ) -> dict[str, NoisyAttribute]:
     """What is measured of stars with the whole budget."""
-    together, _ = wanted(DOMAIN, ["stars"], others, queryable.left, as_measured(), MOST)
+    together = wanted(DOMAIN, ["stars"], others, queryable.left, as_measured(), MOST).pairs
     ends = {name: codes[name] for name in others}
     total = float((1 / np.bincount(owners)[owners]).sum())
     return measure_limited(queryable, ["stars"], together, total, ends, owners, np.random.default_rng(5))
@@ -106,13 +106,17 @@ def test_all_of_the_budget_is_spent_and_noise_is_less_than_that_of_one_link() ->
 def test_pairs_that_noise_would_drown_are_not_looked_at() -> None:
     """Those of few free numbers come first; without any, the attributes alone take their part, and the rest stays for the links."""
     sides = ("kind", "good")
-    assert wanted(DOMAIN, ["stars"], sides, 1e-8, as_measured(), MOST) == ([], pytest.approx(0.6e-8))
-    together, spent = wanted(DOMAIN, ["stars"], sides, 1e-2, as_measured(), MOST)
-    assert together == [("good", "stars"), ("kind", "stars")]
-    assert spent == 1e-2
+
+    def found(rho: float) -> Wanted:
+        return wanted(DOMAIN, ["stars"], sides, rho, as_measured(), MOST)
+
+    nothing, all_ = found(1e-8), found(1e-2)
+    assert (nothing.pairs, nothing.rho) == ([], pytest.approx(0.6e-8))
+    assert (all_.pairs, all_.rho, all_.left_out) == ([("good", "stars"), ("kind", "stars")], 1e-2, [])
+    assert nothing.left_out == all_.pairs
     noise = 1.5 / (2 * 0.7 * UNITS**2 * MOST)
-    assert wanted(DOMAIN, ["stars"], sides, noise * 3 * 3 / 0.1 * 1.01, as_measured(), MOST)[0] == together[:1]
-    assert wanted(DOMAIN, ["stars"], sides, noise * 9 * 6 / 0.1 * 1.01, as_measured(), MOST)[0] == together
+    assert found(noise * 3 * 3 / 0.1 * 1.01).pairs == all_.pairs[:1]
+    assert found(noise * 9 * 6 / 0.1 * 1.01).pairs == all_.pairs
     queryable, codes, owners, _ = units(np.full((3, 2, 4), 0.25), rho=1e-8)
     assert not measured_of(queryable, codes, owners)["stars"].pairs
     assert queryable.left < 1e-14
@@ -213,3 +217,50 @@ def test_noise_that_no_residual_has_changes_nothing() -> None:
         for found in (measured, {"stars": replace(alone, pairs=off)})
     )
     assert np.mean(one == other) > 0.999
+
+
+NUMBERS = Domain({"unit": 60, "other": 40, "flag": 2, "value": 24})
+
+
+def numbers(depends: bool, rho: float, seed: int) -> tuple[PrivateQueryable, dict[str, Integers], Integers, Integers]:
+    """Units with up to MOST links, whose value of 24 follows their unit's one of 60, or nothing."""
+    rng = np.random.default_rng(seed)
+    owners = np.repeat(np.arange(UNITS), rng.integers(1, MOST, UNITS))
+    own = rng.normal(size=UNITS)[owners]
+    codes = {"unit": own, "other": rng.normal(size=len(owners)), "flag": rng.integers(0, 2, len(owners))}
+    value = (0.8 * own if depends else 0.8 * rng.normal(size=len(owners))) + 0.6 * rng.normal(size=len(owners))
+    cut = {
+        name: np.clip((x + 3) / 6 * NUMBERS.sizes[name], 0, NUMBERS.sizes[name] - 1).astype(np.int64)
+        for name, x in (codes | {"value": value}).items()
+        if name != "flag"
+    }
+    codes = {"unit": cut["unit"], "other": cut["other"], "flag": codes["flag"]}
+    keys = np.ravel_multi_index((*codes.values(), cut["value"]), NUMBERS.shape(NUMBERS.attributes))
+    held = np.bincount(owners)[owners]
+    counts = Counts(NUMBERS, {(UNIT, *NUMBERS.attributes): (keys, held)})
+    queryable = PrivateQueryable(counts, total=rho, accounting=ZCDP, rows=MOST, bits=SeededEntropy(seed))
+    return queryable, codes, owners, cut["value"]
+
+
+@pytest.mark.parametrize("depends", [True, False])
+@pytest.mark.parametrize("rho", [0.003, 0.03])
+def test_pairs_of_many_values_are_measured_in_groups_where_noise_would_drown_them(depends: bool, rho: float) -> None:
+    """As many groups as let all pairs be measured, so that none is left out for its size; alone, every value keeps its share."""
+    queryable, codes, owners, value = numbers(depends, rho, seed=1)
+    asked = NUMBERS, ["value"], tuple(codes), rho, as_measured(UNITS, MOST // 2), MOST
+    chosen = wanted(*asked)
+    groups = chosen.groups
+    assert set(chosen.pairs) == {("unit", "value"), ("other", "value"), ("flag", "value")}
+    assert 4 <= groups < 24
+    assert wanted(*asked[:3], rho / 4, *asked[4:]).groups <= groups
+    total, weights = float(UNITS), 1 / np.bincount(owners)[owners]
+    rng = np.random.default_rng(5)
+    measured = measure_limited(queryable, ["value"], chosen.pairs, total, codes, owners, rng, groups=groups)
+    assert queryable.left < 1e-6 * rho
+    assert all(max(pair.table.shape) <= groups for pair in measured["value"].pairs)
+    (found,) = draw(measured, total, codes, weights, rng)
+    real, drawn = (float(np.corrcoef(one, codes["unit"])[0, 1]) for one in (value, found))
+    assert drawn > 0.6 * real if depends else abs(drawn) < 0.06
+    assert abs(float(np.corrcoef(found, codes["other"])[0, 1])) < 0.06
+    shares = [np.bincount(one, weights, 24) / weights.sum() for one in (value, found)]
+    assert np.abs(np.subtract(*shares)).sum() < 0.25

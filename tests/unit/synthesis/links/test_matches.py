@@ -9,13 +9,13 @@ from duckdb_dp.accounting.base import ZCDP
 from duckdb_dp.counting.counts import Counts
 from duckdb_dp.counting.units import UNIT
 from duckdb_dp.domain.domain import Attribute, Domain, declare
-from duckdb_dp.linop import Array, Centring, Distance, Integers
+from duckdb_dp.linop import Array, Centring, Distance, Grouped, Integers
 from duckdb_dp.noise.uniform import EntropySource
 from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.synthesis.links.blocks import Blocks
 from duckdb_dp.synthesis.links.follow_matches import follow_matches
 from duckdb_dp.synthesis.links.learner import start
-from duckdb_dp.synthesis.links.matches import MOST, Match, Merged, extended, matches_of, merged
+from duckdb_dp.synthesis.links.matches import MOST, Match, extended, matches_of, merged
 from duckdb_dp.synthesis.links.methods import links
 from duckdb_dp.synthesis.links.sides import Side, side_of
 from duckdb_dp.testing import NoNoise, SeededEntropy
@@ -115,7 +115,7 @@ def test_a_query_on_matches_is_that_on_links_that_have_them(clique: tuple[str, .
 def test_attributes_alone_are_counted_as_they_are() -> None:
     query = Centring((4,))
     assert merged(Domain({"a": 4, "b": 4}), [], ("a",), query) == (("a",), query)
-    large = Merged(Centring((2,)), np.array([0, 0, 1]), 2)
+    large = Grouped(Centring((2,)), np.array([0, 0, 1]), 2)
     assert large.exact(np.array([2**60, 3, 1]), 0) == Fraction(2**60 + 2, 2)
 
 
