@@ -360,7 +360,7 @@ class Ledger:
         with self._database.reading() as db:
             row = db.execute("SELECT * FROM stored WHERE release = ?", (release.id,)).fetchone()
         if row is None:
-            raise DPError(f"release {release.id} is charged but not stored: the same request finishes it, free.")
+            raise tables.not_stored(release, release.id)
         path = self.path / "releases" / Path(row["file"]).name
         try:
             # The digest is taken once per ledger object and file, the size every time.

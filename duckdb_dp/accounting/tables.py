@@ -272,8 +272,18 @@ def stored_release(db: sqlite3.Connection, key: int | str) -> Release:
         known = ", ".join(repr(row["name"]) for row in rows) or "none"
         raise DPError(f"there is no release {as_sql(key)}; the first names in use: {known}. See FROM dp_releases().")
     if found.state != "stored":
-        raise DPError(f"release {as_sql(key)} is charged but not stored: the same request finishes it at no new cost.")
+        raise not_stored(found, key)
     return found
+
+
+def not_stored(release: Release, key: int | str) -> DPError:
+    """The refusal of a release that is charged and not stored: its process ended, or its steps are not all over."""
+    if release.function == "dp_running":
+        return DPError(
+            f"release {as_sql(key)} goes on, and is stored when the last step of its horizon is over and was asked for; until then the "
+            "same call, FROM dp_running(...), shows its totals so far at no new cost."
+        )
+    return DPError(f"release {as_sql(key)} is charged but not stored: the same request finishes it at no new cost.")
 
 
 def find_or_charge(
