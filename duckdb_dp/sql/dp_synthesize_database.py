@@ -110,6 +110,7 @@ def plan(
     for step in steps:
         if _dataset_of(session, step.target.table).auto_rows and not step.dataset.auto_rows:
             step.arguments.setdefault("max_rows" if step.kind == "rows" else "max_degree", step.dataset.max_rows)
+    execute_database.check_bounded(steps)
     weights = _weights(steps, arguments.get("shares"))
     for step, weight in zip(steps, weights, strict=True):
         step.share = weight / math.fsum(weights)

@@ -456,7 +456,12 @@ def test_a_family_without_numbers_of_rows_takes_them_in_the_call(db: Any) -> Non
     db("""CALL dp_attribute('clin.my people', 'kind', low := 0, high := 2); CALL dp_attribute('clin.visits', 'days', low := 0, high := 4);
         CALL dp_link('clin.visits', "references" := {'visit': 'clin.visits.visit'})""")
     made = "CALL dp_synthesize_database('clin', target := 'syn', rho := 90{})"
-    assert "max_rows := 5" in db.refused(made.format(""))
+    said = db.refused(made.format(""))
+    assert "'visits': protected without a number of rows" in said
+    assert "max_degree" not in said
+    given = "max_rows := " + said.split("or max_rows := ")[1].split(": of each unit")[0]
+    assert db(made.format(f", plan := true, {given}"))
+    assert db(made.format(", plan := true, max_rows := 5"))
     assert "whole number" in db.refused(made.format(", max_rows := 'auto'"))
     planned = db(made.format(", plan := true, max_rows := {'visits': 3, 'my people': 1}"))
     done = db(made.format(", max_rows := {'visits': 3, 'my people': 1}"))

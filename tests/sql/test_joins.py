@@ -648,3 +648,49 @@ def test_a_sum_that_no_decimal_holds_fails_in_no_comparison(exact: Loaded) -> No
                 assert "may fail on a value" in str(error)  # it may be answered or refused, and not fail
             else:
                 assert round(found[0][0]) == (0 if right == "1e300" else 20)
+
+
+ROWS = [
+    "(x, y) = (1, 2)",
+    "(x, y) <> (1, 2)",
+    "NOT (x, y) = (1, 2)",
+    "(x, y) IN ((1, 2), (3, 4), (2, NULL))",
+    "(x, y) NOT IN ((1, 2), (NULL, 4))",
+    "ROW(x, y) = ROW(NULL, 1)",
+    "(x, y) = (y, x)",
+    "(x, y + 1) = (y, x + 1) OR (x, y) = (0, 0)",
+    "((x, y) = (1, 2)) IS NULL",
+    "CASE WHEN (x, y) = (NULL, NULL) THEN x IS NULL ELSE (x, y) <> (1, 1) END",
+    "(x, t) = (1, 'b')",
+    "(x, y) IS DISTINCT FROM (1, NULL)",
+    "(x, y) IS NOT DISTINCT FROM (1, NULL)",
+]
+
+
+@pytest.mark.some(4, "declared")
+@pytest.mark.parametrize("declared", [False, True])
+@pytest.mark.parametrize("condition", ROWS)
+def test_rows_are_compared_as_in_duckdb(exact: Loaded, condition: str, declared: bool) -> None:
+    """NULLs in rows are alike, and a comparison of rows is never NULL."""
+    exact(
+        "CREATE TABLE r AS SELECT nullif(i % 5, 4)::INTEGER AS x, nullif(i // 5 % 6, 5)::INTEGER AS y, ['a', 'b'][1 + i % 2] AS t "
+        "FROM range(120) r(i); CALL dp_protect('r', rho := 1e9)"
+    )
+    if declared:
+        exact("CALL dp_attributes('r', {'x': [0, 1, 2, 3, NULL], 'y': [0, 1, 2, 3, 4, NULL], 't': ['a', 'b']})")
+    for select in (
+        f"SELECT count(*) AS n FROM r WHERE {condition}",
+        f"SELECT count(*) FILTER (WHERE {condition}) AS n FROM r",
+    ):
+        ((found, *_),) = exact("FROM dp_sql(?, rho := 1e6)", [select])
+        assert abs(found - exact(select)[0][0]) < 0.5
+
+
+@pytest.mark.parametrize("row", ["(x, y)", "ROW(x, y)"])
+def test_what_to_write_in_place_of_rows(exact: Loaded, row: str) -> None:
+    exact("CREATE TABLE r AS SELECT i % 20 AS x, i % 4 AS y, i AS z FROM range(60) t(i)")
+    exact("CALL dp_protect('r', unit := [['x', 'y']], max_rows := 5, rho := 1e9)")
+    said = exact.refused(f"FROM dp_sql('SELECT count(DISTINCT {row}) AS n FROM r', rho := 1)")
+    assert "SELECT count(*) FROM (SELECT DISTINCT a, b FROM ...)" in said
+    asked = "SELECT count(*) AS n FROM (SELECT DISTINCT x, y FROM r)"
+    assert round(exact("FROM dp_sql(?, rho := 1e6)", [asked])[0][0]) == 20
