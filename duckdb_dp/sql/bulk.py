@@ -124,7 +124,9 @@ def step(dtype: ColumnType, low: Any, high: Any) -> Any:
     first, last = dtype.amounts(ends)
     if first >= last or ((dtype.name == "DATE" or isinstance(dtype, Whole)) and last - first < ONE_EACH):
         return None
-    return even_step(dtype, *ends)[0]
+    found = even_step(dtype, *ends)[0]
+    # Of a FLOAT or DOUBLE 1 may mean whole numbers too, and 'auto' means bins.
+    return 2 if found == 1 and dtype.name in ("FLOAT", "DOUBLE") else found
 
 
 def from_schema(column: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -546,3 +546,20 @@ def test_the_declaration_of_a_column_that_is_gone_is_taken_back(exact) -> None:
 def test_what_cannot_be_taken_back(exact, asked: str, says: str) -> None:
     assert says in exact.refused(f"CALL dp_attribute('people', {asked})")
     assert len(exact("SELECT DISTINCT attribute FROM dp_domain('people')")) == 4
+
+
+@pytest.mark.parametrize("type_", ["FLOAT", "DOUBLE", "DECIMAL(9,2)"])
+@pytest.mark.parametrize("high", [1, 10, 20, 45, 50, 90, 100, 1000])
+def test_an_automatic_step_is_never_refused(exact, type_: str, high: int) -> None:
+    exact(f"CREATE TABLE f (x {type_}); CALL dp_protect('f', mu := 1)")
+    ((_, _, cells),) = exact(f"CALL dp_attribute('f', 'x', low := 0, high := {high}, step := 'auto')")
+    assert 9 < cells <= 50
+
+
+def test_the_end_of_a_day_is_named(exact) -> None:
+    exact("CREATE TABLE f (x TIME); CALL dp_protect('f', mu := 1)")
+    for step in ("'auto'", "INTERVAL 1 HOUR"):
+        call = f"CALL dp_attribute('f', 'x', low := '00:00:00', high := '{{}}', step := {step})"
+        said = exact.refused(call.format("24:00:00"))
+        assert said.endswith("to the end of the day write high := '23:59:59.999999'.")
+        assert exact(call.format("23:59:59.999999")) == [("x", "TIME", 24)]
