@@ -1,4 +1,4 @@
--- dp_attribute(dataset, attribute, "values" | bins | low, high, step, other, nulls, decimals)
+-- dp_attribute(dataset, attribute, "values" | bins | low, high, step, other, nulls, decimals, remove)
 --
 -- Declare which values a column may take. The declaration is public, so never look the values up in the data.
 --
@@ -15,18 +15,22 @@
 -- nulls                 true: NULL is a cell of its own; without it, NULL is treated like any other value outside the domain
 -- decimals              of bins of FLOAT and DOUBLE: how many decimals synthetic values have, 0 for whole numbers, 2 for prices;
 --                       without it, as many as a hundredth of the narrowest bin has
+-- remove                true: take the declaration back, so that the column is as if it had never been declared; the column may be gone.
+--                       What CALL dp_attributes('t') reads off the schema it declares anew
 --
--- Columns: attribute, type, cells
--- Cost: nothing. Declaring again replaces the domain for later requests; earlier releases stay as they are.
+-- Columns: attribute, type, cells (NULL where the declaration was taken back)
+-- Cost: nothing. Declaring again replaces the domain for later requests; earlier releases, and relations of dp_view with
+-- attributes of their own, stay as they are.
 --
 -- Example:
 --   CALL dp_attribute('adult', 'age', bins := [0, 18, 25, 35, 45, 55, 65, 120]);
 --   CALL dp_attribute('adult', 'education', "values" := ['HS-grad', 'Bachelors', 'Masters'], other := true);
 --   CALL dp_attribute('adult', 'hours_per_week', low := 0, high := 100, step := 20);
+--   CALL dp_attribute('adult', 'hours_per_week', remove := true);
 CREATE OR REPLACE MACRO dp_attribute(
     dataset, attribute, "values" := NULL, bins := NULL, low := NULL, high := NULL, step := NULL, other := NULL,
-    nulls := NULL, decimals := NULL
+    nulls := NULL, decimals := NULL, remove := NULL
 ) AS TABLE SELECT * FROM query(_dp_bind('dp_attribute', {
     'dataset': dataset, 'attribute': attribute, 'values': "values", 'bins': bins, 'low': low, 'high': high,
-    'step': step, 'other': other, 'nulls': nulls, 'decimals': decimals
+    'step': step, 'other': other, 'nulls': nulls, 'decimals': decimals, 'remove': remove
 }));

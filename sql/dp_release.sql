@@ -6,6 +6,8 @@
 -- quantiles                          as in dp_quantiles, for its releases; by default the quartiles
 -- columns                            'short', as in dp_marginals, for releases of it, of dp_queries and of dp_sql
 --
+-- A dp_running whose horizon is not over is not stored yet: the same call of dp_running shows its totals so far.
+--
 -- Columns: those of the function that made the release
 -- Cost: nothing.
 --

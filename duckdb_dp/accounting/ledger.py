@@ -10,7 +10,7 @@ from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-from duckdb_dp.accounting import budget_filter, grants, journal, readable, store, tables
+from duckdb_dp.accounting import attributes, budget_filter, grants, journal, readable, store, tables
 from duckdb_dp.accounting.accounts import Accounts
 from duckdb_dp.accounting.database import Database
 from duckdb_dp.accounting.event import Event
@@ -132,25 +132,25 @@ class Ledger:
         """All protected tables, in the order of their declaration; those of one dataset have its number."""
         return list(self._database.known("datasets", tables.datasets))
 
-    def declare(self, dataset: Dataset, name: str, spec: str) -> None:
-        """Declares an attribute's domain, or declares it anew: canonical JSON, which the ledger only keeps; the same changes nothing.
+    def declare(self, dataset: Dataset, name: str, spec: str | None) -> None:
+        """Declares an attribute's domain anew: canonical JSON, which the ledger only keeps; None takes the declaration back.
 
         Privacy: a domain is public knowledge; spends nothing.
         """
         self.declare_all(dataset, {name: spec})
 
-    def declare_all(self, dataset: Dataset, specs: Mapping[str, str]) -> None:
+    def declare_all(self, dataset: Dataset, specs: Mapping[str, str | None]) -> None:
         """The same of many attributes, name -> spec: all of them are declared, or none.
 
         Privacy: domains are public knowledge; spends nothing.
         """
         with self._database.writing("nothing was declared") as db:
-            tables.declare_attributes(db, dataset, specs)
+            attributes.declare(db, dataset, specs)
 
     def attributes(self, dataset: Dataset) -> list[tuple[str, str]]:
         """The current (name, spec) of every attribute, in the order of their first declaration."""
         with self._database.reading() as db:
-            return [(row["name"], row["spec"]) for row in tables.current_attributes(db, dataset)]
+            return [(row["name"], row["spec"]) for row in attributes.current(db, dataset)]
 
     def declare_link(self, dataset: Dataset, spec: str, extends: str | None = None) -> None:
         """Declares which tables a dataset's rows refer to, once and for all; the same spec again changes nothing.
@@ -360,7 +360,7 @@ class Ledger:
         with self._database.reading() as db:
             row = db.execute("SELECT * FROM stored WHERE release = ?", (release.id,)).fetchone()
         if row is None:
-            raise DPError(f"release {release.id} is charged but not stored: the same request finishes it, free.")
+            raise tables.not_stored(release, release.id)
         path = self.path / "releases" / Path(row["file"]).name
         try:
             # The digest is taken once per ledger object and file, the size every time.

@@ -185,42 +185,6 @@ def check_dataset(db: sqlite3.Connection, dataset: Dataset) -> None:
         )
 
 
-def current_attributes(db: sqlite3.Connection, dataset: Dataset) -> list[sqlite3.Row]:
-    """The newest row of every attribute, by position."""
-    newest = "SELECT max(id) FROM attributes WHERE dataset = ? AND member IS ? GROUP BY name"
-    member = dataset.member and dataset.member.id
-    return db.execute(
-        f"SELECT * FROM attributes WHERE id IN ({newest}) ORDER BY position", (declared_with(db, dataset), member)
-    ).fetchall()
-
-
-def declared_with(db: sqlite3.Connection, dataset: Dataset) -> int:
-    """The number of the dataset whose attributes these are: all periods of a table have those of the table."""
-    row = None
-    if dataset.member is None:
-        row = db.execute("SELECT dataset FROM periods WHERE period = ?", (dataset.id,)).fetchone()
-    return dataset.id if row is None else int(row["dataset"])
-
-
-def declare_attributes(db: sqlite3.Connection, dataset: Dataset, specs: Mapping[str, str]) -> None:
-    """Inserts the specs of attributes that differ from their present ones."""
-    check_dataset(db, dataset)
-    member = dataset.member and dataset.member.id
-    for name, spec in specs.items():
-        current = current_attributes(db, dataset)
-        known = next((row for row in current if row["name"].lower() == name.lower()), None)
-        if known is None or known["spec"] != spec:
-            position = len(current) if known is None else known["position"]
-            row = {
-                "dataset": declared_with(db, dataset),
-                "member": member,
-                "name": name,
-                "position": position,
-                "spec": spec,
-            }
-            insert(db, "attributes", **row)
-
-
 def declare_link(db: sqlite3.Connection, dataset: Dataset, spec: str, extends: str | None) -> None:
     """Inserts what a dataset's rows refer to; refuses other references than the declared ones."""
     check_dataset(db, dataset)
@@ -308,8 +272,18 @@ def stored_release(db: sqlite3.Connection, key: int | str) -> Release:
         known = ", ".join(repr(row["name"]) for row in rows) or "none"
         raise DPError(f"there is no release {as_sql(key)}; the first names in use: {known}. See FROM dp_releases().")
     if found.state != "stored":
-        raise DPError(f"release {as_sql(key)} is charged but not stored: the same request finishes it at no new cost.")
+        raise not_stored(found, key)
     return found
+
+
+def not_stored(release: Release, key: int | str) -> DPError:
+    """The refusal of a release that is charged and not stored: its process ended, or its steps are not all over."""
+    if release.function == "dp_running":
+        return DPError(
+            f"release {as_sql(key)} goes on, and is stored when the last step of its horizon is over and was asked for; until then the "
+            "same call, FROM dp_running(...), shows its totals so far at no new cost."
+        )
+    return DPError(f"release {as_sql(key)} is charged but not stored: the same request finishes it at no new cost.")
 
 
 def find_or_charge(

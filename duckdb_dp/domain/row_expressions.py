@@ -153,6 +153,8 @@ def _instead(node: exp.Expr) -> str:
     """What to write in place of some functions that are often tried."""
     if isinstance(node, exp.Cast | exp.TryCast) and node.to.this.name == "TIMESTAMPTZ":
         return "; say in which zone a moment is read: ts AT TIME ZONE 'UTC' >= TIMESTAMP '2025-01-01'"
+    if isinstance(node, exp.Tuple):
+        return f"; {_ADVICE['row']}"
     name = (node.name if isinstance(node, exp.Anonymous) else node.sql("duckdb").partition("(")[0]).lower()
     return next((f"; {advice}" for names, advice in _ADVICE.items() if name.strip('"') in names.split()), "")
 
@@ -167,7 +169,8 @@ _ADVICE = {
     "levenshtein editdist3 damerau_levenshtein jaro_similarity jaro_winkler_similarity hamming mismatches": ""
     "it takes a time that a row decides; compare with LIKE, or with the first letters: left(x, 3) = 'abc'",
     "width_bucket equi_width_bins": "for bins write floor(x / 10) * 10",
-    "row": "for several columns name each: GROUP BY a, b",
+    "row": "name each column: GROUP BY a, b; ON a = x AND b = y; in place of count(DISTINCT (a, b)) SELECT count(*) FROM (SELECT DISTINCT "
+    "a, b FROM ...)",
     "random gen_random_uuid uuid": "the answer must be the same when it is asked again",
     "list_value array_agg unnest list": "ask of columns that hold one value in a row",
 }

@@ -17,7 +17,7 @@ from duckdb_dp.counting.encode import quote
 from duckdb_dp.domain import types
 from duckdb_dp.domain.domain import Attribute, declare
 from duckdb_dp.domain.types import ColumnType, Whole
-from duckdb_dp.errors import DPError, as_sql, brief
+from duckdb_dp.errors import DPError, as_sql, brief, quoted
 from duckdb_dp.sql.catalog import Catalog, find_column
 from duckdb_dp.sql.declarations import even_step
 
@@ -71,8 +71,10 @@ def _words(column: Mapping[str, Any], shape: object) -> dict[str, Any]:
     elif shape is True:
         shape = {"nulls": AUTO}
     if not isinstance(shape, Mapping) or not shape:
+        back = f" To take a declaration back: CALL dp_attribute(..., {quoted(column['column'])}, remove := true)"
         raise DPError(
             f"{what} is given {as_sql(shape)}; give a list, or words such as {{'low': 0, 'high': 100, 'step': 10}}."
+            + (back if shape is None else "")
         )
     if unknown := [word for word in shape if word not in WORDS]:
         raise DPError(f"{what} has the word {as_sql(unknown[0])}; there are {', '.join(WORDS)}.")
@@ -122,7 +124,9 @@ def step(dtype: ColumnType, low: Any, high: Any) -> Any:
     first, last = dtype.amounts(ends)
     if first >= last or ((dtype.name == "DATE" or isinstance(dtype, Whole)) and last - first < ONE_EACH):
         return None
-    return even_step(dtype, *ends)[0]
+    found = even_step(dtype, *ends)[0]
+    # Of a FLOAT or DOUBLE 1 may mean whole numbers too, and 'auto' means bins.
+    return 2 if found == 1 and dtype.name in ("FLOAT", "DOUBLE") else found
 
 
 def from_schema(column: Mapping[str, Any]) -> dict[str, Any] | None:

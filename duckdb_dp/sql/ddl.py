@@ -54,6 +54,11 @@ class Target:
         bare = {name: re.sub(r"'(?:[^']|'')*'", "", text) for name, text in self.table.defaults.items()}
         return {name for name, text in bare.items() if re.search(rf'(?<![\w"])"?(?:{names})"?(?![\w"(])', text)}
 
+    def note_numbers(self, columns: Sequence[str]) -> None:
+        """Note which columns are numbered though they are declared."""
+        if columns:
+            self.notes.append(f"numbered as keys, though declared: {', '.join(columns)}")
+
     def note_references(self, copied: Collection[Name], *, ownerless: bool) -> None:
         """Note which references are not drawn, and which tables that the original refers to are copied.
 

@@ -1,8 +1,11 @@
-"""CALL dp_attribute: declares which values one column may take."""
+"""CALL dp_attribute: declares which values one column may take, or takes that back."""
 
+from typing import Any
+
+from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.domain import types
 from duckdb_dp.domain.domain import canonical, declare
-from duckdb_dp.errors import DPError, as_sql
+from duckdb_dp.errors import DPError, as_sql, few
 from duckdb_dp.sql import bulk
 from duckdb_dp.sql.arguments import Arguments, Place, find_dataset, flag
 from duckdb_dp.sql.catalog import context, described, find_column, seen_columns
@@ -11,16 +14,25 @@ from duckdb_dp.sql.session import Session
 
 COLUMNS = {"attribute": "VARCHAR", "type": "VARCHAR", "cells": "BIGINT"}
 
+WORDS = ("values", "bins", "low", "high", "step", "decimals")
+
 
 def rows(session: Session, arguments: Arguments, place: Place, seen: str) -> Rows:
-    """CALL dp_attribute: declares one column's domain."""
+    """CALL dp_attribute: declares one column's domain, or takes it back.
+
+    Raises:
+        DPError: no such table or column, words that are no domain, or a declaration to take back that there is not.
+
+    Privacy: states what is public; spends nothing.
+    """
     dataset = find_dataset(session.ledger, arguments["dataset"], *place)
+    if flag(arguments, "remove"):
+        return [_taken_back(session, dataset, arguments)]
     column = find_column(seen_columns(session, arguments, place, seen), dataset.name, arguments["attribute"])
-    words = ("values", "bins", "low", "high", "step", "decimals")
     for word in ("values", "bins"):
         if arguments.get(word) is not None and not isinstance(arguments[word], list):
             raise DPError(f"{word} is {as_sql(arguments[word])}; write a list, e.g. {word} := [1, 2, 3].")
-    given = {name: arguments.get(name) for name in words}
+    given = {name: arguments.get(name) for name in WORDS}
     if given["step"] == bulk.AUTO:
         dtype = types.column_type(column["type"], f"attribute '{column['column']}'")
         given["step"] = bulk.step(dtype, given["low"], given["high"])
@@ -33,6 +45,24 @@ def rows(session: Session, arguments: Arguments, place: Place, seen: str) -> Row
     )
     session.ledger.declare(dataset, found.name, canonical(found.to_json()))
     return [described(found)]
+
+
+def _taken_back(session: Session, dataset: Dataset, arguments: Arguments) -> dict[str, Any]:
+    """The row of an attribute that is declared no more; its column may be gone.
+
+    Raises:
+        DPError: it was not declared, or is declared in the same call.
+    """
+    if given := [name for name in (*WORDS, "other", "nulls") if arguments.get(name) is not None]:
+        raise DPError(f"remove := true takes a declaration back and declares nothing; leave {few(given, ' and ')} out.")
+    declared, asked = session.declared(dataset), arguments["attribute"]
+    found = next((a for name, a in declared.items() if isinstance(asked, str) and name.lower() == asked.lower()), None)
+    if found is None:
+        raise DPError(
+            f"'{dataset.name}' has no declaration of {as_sql(asked)} to take back; declared are: {few(declared) or 'none'}."
+        )
+    session.ledger.declare(dataset, found.name, None)
+    return {"attribute": found.name, "type": found.type, "cells": None}
 
 
 FUNCTION = register(Function(name="dp_attribute", rows=rows, columns=COLUMNS, context=context, curator=True))

@@ -43,11 +43,14 @@ from duckdb_dp.sql.links import DEGREE, LINKED, Link, Side, from_request, tag
 from duckdb_dp.sql.registry import Function, register
 from duckdb_dp.sql.session import Session
 from duckdb_dp.sql.synthetic_tables import Key
-from duckdb_dp.synthesis.database import Reference, Table
+from duckdb_dp.synthesis.database import Name, Reference, Table
 from duckdb_dp.synthesis.functions import check
 from duckdb_dp.synthesis.links.columns import DEFAULT
 
 MAX_LINKS = 1_000_000_000
+
+NUMBERED = "numbered"
+"""No argument of users': full names of tables -> the declared columns that are no attributes in the call, but numbers."""
 
 
 def plan(session: Session, arguments: Arguments, place: Place) -> str:
@@ -161,10 +164,12 @@ def link_of(session: Session, dataset: Dataset, arguments: Arguments, place: Pla
     references, distinct = references_of(session, dataset, table)
     tables = _synthetic(arguments.get("synthetic"))
     child, chosen = _choose(dataset, references, tables)
-    declared = session.declared(dataset, decimals=True)
+    numbered: Mapping[Name, Sequence[str]] = arguments.get(NUMBERED) or {}
+    not_own = numbered.get((dataset.catalog, dataset.schema, dataset.name), ())
+    declared = {name: a for name, a in session.declared(dataset, decimals=True).items() if name not in not_own}
     taken = {c for reference, _ in chosen for c in reference.columns} | {c for u in units(dataset.unit) for c in u}
     own = tuple(attribute for name, attribute in declared.items() if name not in taken)
-    sides = [_side(session, reference, synthetic) for reference, synthetic in chosen]
+    sides = [_side(session, one, synthetic, numbered.get(one.parent, ())) for one, synthetic in chosen]
     if child is not None:
         same = contribution_bounds.itself(dataset, sides[0].reference)  # then both sides have one key, and one order
         unique = sides[0].reference.key if same else _own_key(session, dataset, table)
@@ -276,7 +281,7 @@ def _choose(
     return child, chosen
 
 
-def _side(session: Session, reference: Reference, synthetic: str) -> Side:
+def _side(session: Session, reference: Reference, synthetic: str, numbered: Sequence[str]) -> Side:
     catalog_, schema, table = reference.parent
     key = Key(columns=reference.key)
     try:
@@ -292,7 +297,8 @@ def _side(session: Session, reference: Reference, synthetic: str) -> Side:
             f"dp_public({quoted_name(table)}). Otherwise protect it and declare them: CALL dp_protect({quoted_name(table)}, ...), CALL "
             f"dp_attribute({quoted_name(table)}, ...); dp_links charges it nothing."
         ) from None
-    attributes = tuple(a for name, a in session.declared(parent).items() if name not in reference.key)
+    keys = {*reference.key, *numbered}
+    attributes = tuple(a for name, a in session.declared(parent).items() if name not in keys)
     session.check_columns(parent, attributes)
     return Side(reference=reference, attributes=attributes, synthetic=synthetic, key=key)
 

@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from duckdb_dp.accounting.ledger import Dataset
@@ -12,7 +12,16 @@ from duckdb_dp.counting.encode import full_name
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.errors import DPError, as_sql, few
 from duckdb_dp.request import Request, units
-from duckdb_dp.sql import catalog, contribution_bounds, dp_links, dp_synthesize, execute_database, link_counts, owners
+from duckdb_dp.sql import (
+    catalog,
+    contribution_bounds,
+    dp_links,
+    dp_synthesize,
+    drawn_references,
+    execute_database,
+    link_counts,
+    owners,
+)
 from duckdb_dp.sql.arguments import Arguments, Place, check_delta, flag, name_parts, whole_number, word
 from duckdb_dp.sql.ddl import Target
 from duckdb_dp.sql.dp_link import declared_key, references_of, with_rowid
@@ -23,9 +32,7 @@ from duckdb_dp.sql.row_bounds import MOST_ROWS
 from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis.database import (
     Name,
-    Reference,
     Table,
-    is_link,
     number_columns,
     parents_first,
     refers_by_keys,
@@ -103,6 +110,7 @@ def plan(
     for step in steps:
         if _dataset_of(session, step.target.table).auto_rows and not step.dataset.auto_rows:
             step.arguments.setdefault("max_rows" if step.kind == "rows" else "max_degree", step.dataset.max_rows)
+    execute_database.check_bounded(steps)
     weights = _weights(steps, arguments.get("shares"))
     for step, weight in zip(steps, weights, strict=True):
         step.share = weight / math.fsum(weights)
@@ -210,56 +218,55 @@ def _steps(
 ) -> Iterator[Step]:
     """The steps that make one table."""
     by_name = {other.name: other for other in tables}
-    declared = session.declared(dataset)
+    numbers = {other.name: drawn_references.numbered(session, other, tables) for other in tables}
+    numbered = numbers[table.name]
+    declared = {name: found for name, found in session.declared(dataset).items() if name not in numbered}
     owned_by_join = owners.by_join(session, dataset)
-    known = [r for r in table.references if r.parent in by_name and r.parent != table.name and not owned_by_join]
     # The table's own rows can be referred to when all else of them is there.
-    known += [r for r in table.references if contribution_bounds.may_refer_to_itself(dataset, table, declared, r)]
+    itself = [r for r in table.references if contribution_bounds.may_refer_to_itself(dataset, table, declared, r)]
+    known, linking = drawn_references.references(session, dataset, table, tables, itself)
     made = [reference for reference in known if session.ledger.dataset(*reference.parent) is not None]
-    linking = len(known) == 2 and is_link(table, _drawn(session, tables))
-    if len(made) < len(known) and not (len(made) == 1 and linking):
-        known = made  # links to a public table alone are of no unit
     for reference in made:
-        types = by_name[reference.parent].columns
-        if odd := [column for column in reference.key if not dp_synthesize.numbered(types[column])]:
-            raise DPError(
-                f"'{dataset.name}' refers to {few(odd)} of '{reference.parent[2]}', of type {types[odd[0]]}; keys of "
-                "synthetic rows are numbered, as whole numbers or text; leave that table out, or give it such a key in a view."
-            )
+        drawn_references.check_numbered(f"'{dataset.name}' refers to", by_name[reference.parent], reference.key)
+    referring = {column for reference in table.references for column in reference.columns}
+    if known and not linking:  # each row gets its parents by its own key
+        own_key = [column for column in table.key or declared_key(session, dataset) if column not in declared]
+        other = [column for column in own_key if column not in referring]
+        drawn_references.check_numbered(
+            f"'{dataset.name}' refers to '{known[0].parent[2]}' and has the key", table, other or own_key
+        )
     held = {column for reference in known for column in reference.columns}
     attributes = tuple(name for name in declared if name not in held)
     numbering = number_columns(table, tables) or declared_key(session, dataset)
     if owned_by_join:  # whose references are not drawn: numbers in their place would join with rows of any parent
         used = {column for one in tables for r in one.references if r.parent == table.name for column in r.key}
-        undrawn = {column for reference in table.references for column in reference.columns} - used
-        numbering = tuple(column for column in numbering if column not in undrawn)
+        numbering = tuple(column for column in numbering if column not in referring - used)
     free = [column for column in numbering if column not in held and column not in attributes]
     key = tuple(column for column in free if dp_synthesize.numbered(table.columns[column]))
     plan_of = Target(
         table=table,
         filled=(*key, *attributes, *held),
         references=tuple(known),
-        itself=_itself(session, dataset, known),
+        itself=drawn_references.kept_itself(session, dataset, known),
         nulls=_undeclared(arguments) == "null",
     )
     plan_of.describe()
+    plan_of.note_numbers(numbered)
     plan_of.note_references(copied, ownerless=owned_by_join)
     own = full_name(*target, dataset.name)
     fresh = {"fresh": True} if flag(arguments, "fresh") else {}
-    if linking and len(known) == 2:  # both of them are drawn
+    if linking:
         synthetic = {reference.role: full_name(*target, reference.parent[2]) for reference in known}
-        more = {"synthetic": synthetic, "method": word(arguments, "link_method", LINKING), **fresh}
+        more = {
+            "synthetic": synthetic,
+            "method": word(arguments, "link_method", LINKING),
+            dp_links.NUMBERED: numbers,
+            **fresh,
+        }
         if arguments.get("max_degree") is not None:
             more["max_degree"] = arguments["max_degree"]
         yield Step(kind="links", dataset=dataset, target=plan_of, arguments=more, makes=own, last=True, unique=key)
         return
-    for reference in made:
-        parent = by_name[reference.parent]
-        if missing := set(reference.key) & set(session.declared(_dataset_of(session, parent))):
-            raise DPError(
-                f"'{dataset.name}' refers to {few(sorted(missing))} of '{parent.name[2]}', which is declared as an "
-                "attribute, so synthetic rows would share it; do not declare keys as attributes."
-            )
     if not attributes:
         raise DPError(
             f"'{dataset.name}' has no attributes to make rows of. Declare them: CALL dp_attributes({dataset.argument}), or leave the table "
@@ -267,7 +274,7 @@ def _steps(
         )
     stages = [full_name(*target, f"{dataset.name} {i}") for i in range(len(known))]
     # A key that consists of references identifies the rows until they have their parents, so all of it is numbered.
-    whole = key and {column for reference in table.references for column in reference.columns}.issuperset(numbering)
+    whole = key and referring.issuperset(numbering)
     rows = {
         "attributes": list(attributes),
         "key": [column for column in numbering if whole or column in key] or None,
@@ -278,21 +285,19 @@ def _steps(
         unique=key,
     )  # fmt: skip
     for place, reference in enumerate(known):
-        itself = reference.parent == table.name
-        parents = stages[place] if itself else full_name(*target, reference.parent[2])
-        more = {"synthetic": {dataset.name: stages[place], reference.role: parents}, **fresh}
-        if itself and arguments.get("max_degree") is not None:
+        own_rows = reference.parent == table.name
+        parents = stages[place] if own_rows else full_name(*target, reference.parent[2])
+        more = {
+            "synthetic": {dataset.name: stages[place], reference.role: parents},
+            dp_links.NUMBERED: numbers,
+            **fresh,
+        }
+        if own_rows and arguments.get("max_degree") is not None:
             more["max_degree"] = arguments["max_degree"]
         yield Step(
             kind="parents", dataset=dataset, target=plan_of, arguments=more, makes=(*stages, own)[place + 1],
             last=place == len(known) - 1, unique=key,
         )  # fmt: skip
-
-
-def _drawn(session: Session, tables: Iterable[Table]) -> list[Table]:
-    """The tables whose references are drawn, which those without a column of the unit have none of."""
-    found = [(table, session.ledger.dataset(*table.name)) for table in tables]
-    return [table for table, dataset in found if dataset is None or not owners.by_join(session, dataset)]
 
 
 def _undeclared(arguments: Arguments) -> str:
@@ -305,18 +310,6 @@ def _undeclared(arguments: Arguments) -> str:
     if found not in ("null", "drop"):
         raise DPError(f"undeclared is {as_sql(found)}; use 'null' to keep such columns without values, or 'drop'.")
     return found
-
-
-def _itself(session: Session, dataset: Dataset, references: Sequence[Reference]) -> Reference | None:
-    """The FOREIGN KEY of a table to itself that the new table keeps; only one, because with two, rows may need each other."""
-    found = [reference for reference in references if contribution_bounds.itself(dataset, reference)]
-    table = catalog.of(session, dataset)
-    same = (
-        {(r.columns, r.key) for r in table.references if contribution_bounds.itself(dataset, r)}
-        if table is not None
-        else set()
-    )
-    return found[0] if len(found) == 1 and (found[0].columns, found[0].key) in same else None
 
 
 def _dataset_of(session: Session, table: Table) -> Dataset:

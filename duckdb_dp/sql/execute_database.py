@@ -11,7 +11,7 @@ from duckdb_dp.accounting.convert import shown
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.counting.encode import full_name, quote
 from duckdb_dp.counting.engines.source import SCHEMA
-from duckdb_dp.errors import DPError, first_line
+from duckdb_dp.errors import DPError, few, first_line, quoted
 from duckdb_dp.request import Request
 from duckdb_dp.sql import dp_links, dp_synthesize, external_tables, provenance, stopping
 from duckdb_dp.sql.ddl import LEVEL, Target
@@ -86,6 +86,21 @@ def perform(
                 "again: the same call, without fresh := true, goes on from there at no new cost."
             ) from None
     yield from report
+
+
+def check_bounded(steps: Sequence[Step]) -> None:
+    """Refuse tables without a number of rows of each unit, all of them at once, as the argument that gives it takes them all.
+
+    Raises:
+        DPError: there is one.
+    """
+    free = [step.dataset.name for step in steps if step.dataset.auto_rows and "max_degree" not in step.arguments]
+    if free:
+        each = ", ".join(f"{quoted(name)}: 5" for name in dict.fromkeys(free))
+        raise DPError(
+            f"{few(map(repr, dict.fromkeys(free)))}: protected without a number of rows for each unit, and a synthesis needs one: add "
+            f"max_rows := 5, say, or max_rows := {{{each}}}: of each unit 5 rows count at most, with 5 times the noise of one."
+        )
 
 
 def check_target(session: Session, steps: Sequence[Step], copies: Sequence[Target], target: tuple[str, str]) -> None:

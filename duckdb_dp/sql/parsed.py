@@ -10,6 +10,7 @@ from sqlglot.errors import SqlglotError
 from duckdb_dp.domain import patterns, text_lengths
 from duckdb_dp.domain.not_parsed import why_not_parsed
 from duckdb_dp.errors import DPError, as_sql, brief, first_line, identifier
+from duckdb_dp.sql.compared_rows import by_fields
 from duckdb_dp.sql.constants import worth
 from duckdb_dp.sql.inlined import in_place
 from duckdb_dp.sql.typed import alone
@@ -35,6 +36,7 @@ def statements_of(text: str) -> tuple[exp.Expr, ...]:
     _check_parsed(text, found)
     for statement in found:
         _joins_of_select(statement)
+        by_fields(statement)
         in_place(statement)
         _plainly(statement)
     return found

@@ -12,8 +12,8 @@ from duckdb_dp.accounting.tables import AUTO
 from duckdb_dp.counting.engines.source import SCHEMA, check_together
 from duckdb_dp.domain.domain import canonical
 from duckdb_dp.domain.types import column_type
-from duckdb_dp.errors import DPError, as_sql, few
-from duckdb_dp.sql import catalog, missing_tables
+from duckdb_dp.errors import DPError, as_sql, few, identifier, of_file, quoted_name
+from duckdb_dp.sql import catalog, lineage, missing_tables
 from duckdb_dp.sql.arguments import Arguments, Place, candidates, flag, name_parts
 from duckdb_dp.sql.session import Session
 from duckdb_dp.sql.unit_paths import Step, Unit, paths
@@ -99,19 +99,37 @@ def note(dataset: Dataset, known: Mapping[Name, Table]) -> str:
 def _table(session: Session, asked: object, place: Place, known: Mapping[Name, Table]) -> Table:
     found = [table for full in catalog.options(session, asked, place) if (table := catalog.find(known, full))]
     if not found:
-        raise DPError(f"there is no table {as_sql(asked)}. Create it first, or write its full name.")
+        first = of_file(str(asked)) or "Create it first, or write its full name."
+        raise DPError(f"there is no table {as_sql(asked)}. {first}")
     if len(found) > 1:
         names = " or ".join(repr(".".join(table.name)) for table in found)
         raise DPError(f"{as_sql(asked)} could be {names}; write the full name.")
     (table,) = found
     outside = table.name[1] == SCHEMA
     if (table.view and not outside) or table.name[0] == "temp":
-        kind = "a TEMP table" if table.name[0] == "temp" else "a view"
-        raise DPError(
-            f"{as_sql(asked)} is {kind}, and only tables are protected together: protect those that it reads, and then name what "
-            "it selects: CALL dp_view('my_view', 'SELECT ...')"
-        )
+        raise _no_table(session, asked, table.name)
     return table
+
+
+def _no_table(session: Session, asked: object, name: Name) -> DPError:
+    """The refusal of a view or a TEMP table, which says what can be protected in its place."""
+    temp = name[0] == "temp"
+    what = f"{as_sql(asked)} is {'a TEMP table' if temp else 'a view'}, and only tables are protected together"
+    try:
+        read: frozenset[str] = frozenset() if temp else lineage.sources(lineage.texts(session), name)
+    except lineage.Unreadable:
+        read = frozenset(["file:"])
+    if temp or any(source.startswith("file:") for source in read):
+        made, alone = identifier(f"{name[2]}_rows"), quoted_name(name[2])
+        single = (
+            "" if temp else f"; or protect it by itself: CALL dp_protect({alone}, unit := '...', max_rows := 5, ...)"
+        )
+        return DPError(
+            f"{what}: make a table of its rows, CREATE TABLE {made} AS FROM {identifier(name[2])}, and name that{single}"
+        )
+    return DPError(
+        f"{what}: protect those that it reads, and then name what it selects: CALL dp_view('my_view', 'SELECT ...')"
+    )
 
 
 def _check_one_engine(session: Session, tables: Sequence[Table]) -> None:

@@ -248,7 +248,10 @@ class Session:
             if found != attribute.type:
                 now = f"is {found} now. Declare it again: CALL dp_attribute({dataset.argument}, {quoted(attribute.name)}, ...)"
                 if found is None:
-                    now = "is gone. Give the column its name back, or leave it out, and declare the one that there is"
+                    back = f"CALL dp_attribute({dataset.argument}, {quoted(attribute.name)}, remove := true)"
+                    now = (
+                        f"is gone. Give the column its name back, or leave it out, or take its declaration back: {back}"
+                    )
                 raise DPError(f"'{dataset.name}'.'{attribute.name}' was declared as {attribute.type} and {now}")
 
     def _columns(self, dataset: Dataset) -> dict[str, str] | None:

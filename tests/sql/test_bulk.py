@@ -108,6 +108,7 @@ REFUSED = [
     ("{'sex': ['f'], 'agee': [1, 2]}", "'t' has no column 'agee'"),
     ("{'sex': ['f'], 'age': 5}", "attribute 'age' is given 5"),
     ("{'sex': ['f'], 'age': NULL}", "attribute 'age' is given NULL"),
+    ("{'sex': ['f'], 'age': NULL}", "To take a declaration back: CALL dp_attribute(..., 'age', remove := true)"),
     ("{'sex': ['f'], 'age': ['x', 'y']}", "attribute 'age' has type INTEGER, which 'x' does not fit"),
     ("{'sex': ['f'], 'age': [[1]]}", "attribute 'age' has [1] among its bins"),
     ("{'sex': ['f'], 'age': []}", "attribute 'age' was declared without values"),

@@ -263,6 +263,86 @@ def test_keys_that_cannot_be_numbered_are_refused_before_anything_is_charged(db:
     assert db.charges() == 0
 
 
+DECLARED_KEYS = {
+    # type: (SQL of the key of row i, how it is declared, whether synthetic rows can have it)
+    "INTEGER": ("i", "low := 0, high := 199", True),
+    "VARCHAR": ("'k' || i", "\"values\" := ['k1', 'k2']", True),
+    "UUID": ("gen_random_uuid()", "\"values\" := ['00000000-0000-0000-0000-00000000000a']", True),
+    "DATE": ("DATE '2020-01-01' + i::INTEGER", "low := '2020-01-01', high := '2020-12-31'", False),
+    "DOUBLE": ("i", "bins := [0, 100, 200]", False),
+    "DECIMAL(9,0)": ("i", "bins := [0, 100, 200]", False),
+}
+
+
+@pytest.mark.some(3, "declared")
+@pytest.mark.parametrize("declared", [False, True])
+@pytest.mark.parametrize("type_", DECLARED_KEYS)
+def test_a_declared_key_is_numbered_where_rows_have_parents(db: Any, type_: str, declared: bool) -> None:
+    """Of the parent, to which others refer, and of the child, whose rows get parents by it."""
+    key, domain, good = DECLARED_KEYS[type_]
+    us = type_ if good else "INTEGER"
+    db(
+        f"CREATE TABLE us (id {us} PRIMARY KEY, a INTEGER); INSERT INTO us SELECT {DECLARED_KEYS[us][0]}, i % 3 FROM range(40) t(i)"
+    )
+    db(f"CREATE TABLE vs (vid {type_} PRIMARY KEY, id {us} REFERENCES us (id), b INTEGER)")
+    db("CREATE TABLE listed AS SELECT id, row_number() OVER () - 1 AS place FROM us")
+    db(f"INSERT INTO vs SELECT {key}, id, i % 3 FROM range(80) t(i) JOIN listed ON place = i % 40")
+    db("CALL dp_protect(['us', 'vs'], unit := 'us.id', max_rows := 2, rho := 9000)")
+    db("CALL dp_attribute('us', 'a', low := 0, high := 2); CALL dp_attribute('vs', 'b', low := 0, high := 2)")
+    if declared:
+        db(f"CALL dp_attribute('us', 'id', {DECLARED_KEYS[us][1]}); CALL dp_attribute('vs', 'vid', {domain})")
+    call = "CALL dp_synthesize_database('main', target := 'syn', tables := ['us', 'vs'], rho := 4000)"
+    if not good:
+        assert f"'vs' refers to 'us' and has the key vid of 'vs', of type {type_}" in db.refused(call)
+        return
+    planned = db(call.replace("rho :=", "plan := true, rho :="))
+    done = db(call)
+    for rows in (planned, done):
+        notes = " ".join(note or "" for *_, note in rows)
+        assert ("numbered as keys, though declared: id" in notes) == declared
+        assert ("numbered as keys, though declared: vid" in notes) == declared
+    assert [row[7] for row in done] == [40, 80, 80]
+    assert db("SELECT count(DISTINCT vid), count(*) FROM syn.vs JOIN syn.us USING (id)") == [(80, 80)]
+
+
+@pytest.mark.parametrize("part", ["land", "number"])
+def test_a_declared_part_of_a_key_is_numbered(db: Any, part: str) -> None:
+    db(
+        "CREATE TABLE us (land VARCHAR, number INTEGER, a INTEGER, PRIMARY KEY (land, number));"
+        "INSERT INTO us SELECT ['a', 'b'][1 + i % 2], i // 2, i % 3 FROM range(40) t(i);"
+        "CREATE TABLE vs (vid INTEGER PRIMARY KEY, land VARCHAR, number INTEGER, b INTEGER, FOREIGN KEY (land, number) REFERENCES us);"
+        "INSERT INTO vs SELECT i, ['a', 'b'][1 + i % 2], (i // 2) % 20, i % 3 FROM range(80) t(i);"
+    )
+    db("CALL dp_protect(['us', 'vs'], unit := [['us.land', 'us.number']], max_rows := 2, rho := 9000)")
+    db("CALL dp_attribute('us', 'a', low := 0, high := 2); CALL dp_attribute('vs', 'b', low := 0, high := 2)")
+    domain = {"land": "\"values\" := ['a', 'b']", "number": "low := 0, high := 19"}[part]
+    db(f"CALL dp_attribute('us', '{part}', {domain}); CALL dp_attribute('vs', '{part}', {domain})")
+    done = db("CALL dp_synthesize_database('main', target := 'syn', tables := ['us', 'vs'], rho := 4000)")
+    assert f"numbered as keys, though declared: {part}" in done[0][-1]
+    assert db("SELECT count(*) FROM syn.vs JOIN syn.us USING (land, number)") == [(80,)]
+
+
+def test_a_key_that_nothing_refers_to_stays_an_attribute(db: Any) -> None:
+    db("CREATE TABLE us (id INTEGER PRIMARY KEY, a INTEGER); INSERT INTO us SELECT 2 * i, i % 3 FROM range(40) t(i)")
+    db("CALL dp_protect('us', rho := 9000); CALL dp_attribute('us', 'a', low := 0, high := 2)")
+    db("CALL dp_attribute('us', 'id', low := 0, high := 99)")
+    ((*_, note),) = db("CALL dp_synthesize_database('main', target := 'syn', tables := ['us'], rho := 4000)")
+    assert note is None
+    assert db("SELECT count(*) FROM syn.us WHERE id % 2 <> 0") == [(0,)]
+
+
+def test_declared_keys_of_what_a_link_table_links(db: Any) -> None:
+    """Parents whose rows shared a key were left out."""
+    made_anew(db)
+    db("CALL dp_attribute('ms', 'm', low := 0, high := 19)")
+    done = db("CALL dp_synthesize_database('main', target := 'syn', tables := ['us', 'ms', 'l'], rho := 250)")
+    assert [row[-1] for row in done if row[1] == "ms"] == ["numbered as keys, though declared: m"]
+    ((made,),) = db("SELECT count(*) FROM syn.ms")
+    assert abs(made - 20) <= 2
+    ((joined,), (links,)) = db("SELECT count(*) FROM syn.l JOIN syn.ms USING (m) UNION ALL SELECT count(*) FROM syn.l")
+    assert joined == links > 0
+
+
 def test_rows_that_a_constraint_forbids_are_counted(db: Any) -> None:
     db("CREATE TABLE staff (id INTEGER PRIMARY KEY, boss INTEGER, pay INTEGER, CHECK (boss < id))")
     db("INSERT INTO staff SELECT i, CASE WHEN i > 3 THEN i // 4 END, i % 3 FROM range(60) t(i)")
@@ -376,7 +456,12 @@ def test_a_family_without_numbers_of_rows_takes_them_in_the_call(db: Any) -> Non
     db("""CALL dp_attribute('clin.my people', 'kind', low := 0, high := 2); CALL dp_attribute('clin.visits', 'days', low := 0, high := 4);
         CALL dp_link('clin.visits', "references" := {'visit': 'clin.visits.visit'})""")
     made = "CALL dp_synthesize_database('clin', target := 'syn', rho := 90{})"
-    assert "max_rows := 5" in db.refused(made.format(""))
+    said = db.refused(made.format(""))
+    assert "'visits': protected without a number of rows" in said
+    assert "max_degree" not in said
+    given = "max_rows := " + said.split("or max_rows := ")[1].split(": of each unit")[0]
+    assert db(made.format(f", plan := true, {given}"))
+    assert db(made.format(", plan := true, max_rows := 5"))
     assert "whole number" in db.refused(made.format(", max_rows := 'auto'"))
     planned = db(made.format(", plan := true, max_rows := {'visits': 3, 'my people': 1}"))
     done = db(made.format(", max_rows := {'visits': 3, 'my people': 1}"))

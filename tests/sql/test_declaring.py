@@ -456,3 +456,110 @@ def test_rows_outside_are_left_out_of_every_marginal_of_a_request(exact) -> None
     )
     assert both == [("", 2), ("a", 2), ("b", 2)]
     assert exact("SELECT sum(count)::INTEGER FROM dp_marginals('t', ['b'], mu := 50)") == [(3,)]
+
+
+# Declarations that are taken back
+
+TAKEN = {
+    "by low and high": "'race', low := 0, high := 3",
+    "by values": "'sex', \"values\" := ['F', 'M'], other := true",
+    "by bins": "'age', bins := [0, 50, 100]",
+    "by its type": "'smoker', nulls := true",
+}
+
+
+@pytest.mark.parametrize("how", TAKEN)
+def test_a_declaration_is_taken_back(exact, how: str) -> None:
+    """Later requests have no domain of the column, and what was released before is as it was; declared again, it is found again."""
+    column, *_ = TAKEN[how].split("'")[1:]
+    exact("CALL dp_protect('people', mu := 1000, delta := 1e-9)")
+    exact(f"CALL dp_attribute('people', {TAKEN[how]})")
+    exact("CALL dp_view('shown', 'SELECT * FROM people')")
+    asked = f"FROM dp_marginals('people', ['{column}'], mu := 1, release := 'one')"
+    rows, of_view = exact(asked), exact(f"FROM dp_marginals('shown', ['{column}'], mu := 1)")
+    ((name, _, cells),) = exact(f"CALL dp_attribute('people', '{column.upper()}', remove := true)")
+    assert (name, cells) == (column, None)
+    assert column not in dict(exact("SELECT DISTINCT attribute, 1 FROM dp_domain('people')"))
+    assert f"'people'.'{column}' has no declared domain" in exact.refused(asked)
+    assert exact("FROM dp_release('one')") == rows
+    assert exact(f"FROM dp_marginals('shown', ['{column}'], mu := 1)") == of_view
+    assert exact(f"FROM dp_marginals('shown', ['{column}'], mu := 2)")  # which has a declaration of its own
+    assert "no declaration of" in exact.refused(f"CALL dp_attribute('people', '{column}', remove := true)")
+    charges = exact.charges()
+    exact(f"CALL dp_attribute('people', {TAKEN[how]})")
+    assert exact(asked) == rows
+    assert exact.charges() == charges
+
+
+def test_declarations_of_members_and_views_are_taken_back_apart(exact) -> None:
+    exact(
+        "CREATE TABLE a (id INTEGER PRIMARY KEY, x INTEGER); CREATE TABLE b (id INTEGER REFERENCES a (id), x INTEGER)"
+    )
+    exact("CALL dp_protect(['a', 'b'], unit := 'a.id', max_rows := 2, mu := 9)")
+    for table in ("a", "b"):
+        exact(f"CALL dp_attribute('{table}', 'x', low := 0, high := 3)")
+    exact("CALL dp_view('v', 'SELECT a.id, a.x, b.x AS y FROM a JOIN b USING (id)', max_rows := 2)")
+    declared = {"a": ["x"], "b": ["x"], "v": ["x", "y"]}
+    for table, column in (("b", "x"), ("v", "y"), ("a", "x")):
+        exact(f"CALL dp_attribute('{table}', '{column}', remove := true)")
+        declared[table].remove(column)
+        for name, left in declared.items():
+            found = (
+                dict.fromkeys(attribute for (attribute,) in exact(f"SELECT attribute FROM dp_domain('{name}')"))
+                if left
+                else {}
+            )
+            assert list(found) == left
+
+
+def test_of_what_is_declared_again_the_order_is_as_it_was(exact) -> None:
+    asked = "FROM dp_marginals('people', 'all 1-way', mu := 1)"
+    rows = exact(asked)
+    exact("CALL dp_attribute('people', 'sex', remove := true)")
+    assert exact(asked) != rows
+    exact("CALL dp_attribute('people', 'sex', \"values\" := ['F', 'M'])")
+    assert exact(asked) == rows
+    assert exact.charges() == 2
+
+
+def test_the_declaration_of_a_column_that_is_gone_is_taken_back(exact) -> None:
+    exact("ALTER TABLE people DROP COLUMN race")
+    asked = "FROM dp_marginals('people', 'all 1-way', mu := 1)"
+    said = exact.refused(asked)
+    assert said.endswith("take its declaration back: CALL dp_attribute('people', 'race', remove := true)")
+    exact("CALL dp_attribute('people', 'race', remove := true)")
+    assert exact(asked)
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        (
+            "'nothing', remove := true",
+            "'people' has no declaration of 'nothing' to take back; declared are: age, sex, race, smoker.",
+        ),
+        ("5, remove := true", "has no declaration of 5 to take back"),
+        ("'sex', remove := true, low := 1, nulls := true", "declares nothing; leave low and nulls out."),
+        ("'sex', remove := 5", "remove is 5"),
+    ],
+)
+def test_what_cannot_be_taken_back(exact, asked: str, says: str) -> None:
+    assert says in exact.refused(f"CALL dp_attribute('people', {asked})")
+    assert len(exact("SELECT DISTINCT attribute FROM dp_domain('people')")) == 4
+
+
+@pytest.mark.parametrize("type_", ["FLOAT", "DOUBLE", "DECIMAL(9,2)"])
+@pytest.mark.parametrize("high", [1, 10, 20, 45, 50, 90, 100, 1000])
+def test_an_automatic_step_is_never_refused(exact, type_: str, high: int) -> None:
+    exact(f"CREATE TABLE f (x {type_}); CALL dp_protect('f', mu := 1)")
+    ((_, _, cells),) = exact(f"CALL dp_attribute('f', 'x', low := 0, high := {high}, step := 'auto')")
+    assert 9 < cells <= 50
+
+
+def test_the_end_of_a_day_is_named(exact) -> None:
+    exact("CREATE TABLE f (x TIME); CALL dp_protect('f', mu := 1)")
+    for step in ("'auto'", "INTERVAL 1 HOUR"):
+        call = f"CALL dp_attribute('f', 'x', low := '00:00:00', high := '{{}}', step := {step})"
+        said = exact.refused(call.format("24:00:00"))
+        assert said.endswith("to the end of the day write high := '23:59:59.999999'.")
+        assert exact(call.format("23:59:59.999999")) == [("x", "TIME", 24)]

@@ -1,5 +1,7 @@
 """Datasets of several tables: whose their rows are, what is refused, what they spend, and what is public beside them."""
 
+from pathlib import Path
+
 import pytest
 
 from duckdb_dp.sql.bindings import LOADED
@@ -386,3 +388,26 @@ def test_a_row_of_two_units_is_said_to_count_for_each(exact: Loaded) -> None:
     )
     assert notes["owners"].startswith("a row is of whom 'clients' says by 'client'; ")
     assert exact("SELECT round(count) FROM dp_marginals('accounts', [], rho := 1)") == [(40,)]
+
+
+def test_what_is_said_of_views_of_files_works(exact: Loaded, tmp_path: Path) -> None:
+    """Of a view of tables these are protected; a view of files, and a file, take a table, or stand alone."""
+    for name in ("us", "vs"):
+        exact(f"COPY (SELECT i % 9 AS id, i AS x FROM range(30) t(i)) TO '{tmp_path}/{name}.parquet'")
+        exact(f"CREATE VIEW {name} AS FROM '{tmp_path}/{name}.parquet'")
+    exact(
+        "CREATE TABLE more AS SELECT i AS id FROM range(9) t(i); CREATE VIEW mixed AS SELECT us.* FROM us JOIN more USING (id)"
+    )
+    protect = "CALL dp_protect([{}], unit := 'id', max_rows := 4, rho := 1)"
+    for name in ("us", "vs", "mixed"):
+        said = exact.refused(protect.format(f"'{name}', 'more'"))
+        assert f'make a table of its rows, CREATE TABLE "{name}_rows" AS FROM "{name}", and name that' in said
+        exact(f"CREATE TABLE {name}_rows AS FROM {name}")
+        assert f"or protect it by itself: CALL dp_protect('{name}', unit" in said
+    exact("CREATE TEMP TABLE short AS FROM more")
+    said = exact.refused(protect.format("'short', 'more'"))
+    assert said.endswith('CREATE TABLE "short_rows" AS FROM "short", and name that')
+    said = exact.refused(protect.format(f"'{tmp_path}/us.parquet', 'more'"))
+    assert "Of a file make a table first: CREATE TABLE my_table AS FROM" in said
+    assert len(exact(protect.format("'us_rows', 'vs_rows'"))) == 2
+    assert exact("CALL dp_protect('vs', unit := 'id', max_rows := 5, rho := 1)")

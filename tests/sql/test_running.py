@@ -73,8 +73,9 @@ def test_a_later_day_adds_to_what_was_said_before_and_costs_nothing(db: Loaded, 
     assert len(later) == 40
     assert [row for row in later if row[1].day <= 14] == first
     assert db.charges() == 1
-    with pytest.raises(duckdb.Error, match="charged but not stored"):
-        db("FROM dp_release(1)")
+    assert "release 1 goes on, and is stored when the last step of its horizon is over" in db.refused(
+        "FROM dp_release(1)"
+    )
     clock(2025, 3, 1)
     whole = db(ASK)
     assert len(whole) == 60
@@ -83,6 +84,24 @@ def test_a_later_day_adds_to_what_was_said_before_and_costs_nothing(db: Loaded, 
     assert db("FROM dp_release(1)") == whole == db(ASK)
     assert not list((db.folder / "releases").glob("*.journal"))
     assert db(ASK.replace("mu := 1", "mu := 1, fresh := true")) != whole
+
+
+def test_a_release_that_goes_on_is_said_to(db: Loaded, clock: Any) -> None:
+    """By its name and its number, while its horizon is not over and where nobody asked since; the call that it names works."""
+    calls(db)
+    named = ASK.replace("mu := 1", "mu := 1, release := 'run'")
+    db(named)
+    for month in (1, 3):
+        clock(2025, month, 21)
+        for name in ("'run'", "1"):
+            said = db.refused(f"FROM dp_release({name})")
+            assert f"release {name} goes on" in said
+            assert said.endswith(
+                "until then the same call, FROM dp_running(...), shows its totals so far at no new cost."
+            )
+    rows = db(named)
+    assert db("FROM dp_release('run')") == rows
+    assert db.charges() == 1
 
 
 def test_another_process_goes_on_where_one_has_stopped(tmp_path: Path, clock: Any) -> None:

@@ -97,6 +97,7 @@ PARSERS = {
         "tried",
         "computed_groups",
         "parsed",
+        "compared_rows",
         "kept_parts",
         "inlined",
         "column_order",

@@ -134,6 +134,9 @@ class Moment(InUnits):
             example = "low := '2010-01-01', high := '2020-01-01', step := INTERVAL 1 MONTH"
             if self.name == "TIME":
                 example = "low := '08:00:00', high := '18:00:00', step := INTERVAL 1 HOUR"
+                example += (
+                    "; to the end of the day write high := '23:59:59.999999'" if "24:00:00" in (low, high) else ""
+                )
             raise DPError(
                 f"{what} has type {self.name}, so low and high are such values and step is an interval above 0"
                 f"{', of whole days' if self.name == 'DATE' else ''}, found {as_sql(low)}, {as_sql(high)}, {as_sql(step)}; "

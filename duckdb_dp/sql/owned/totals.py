@@ -1,7 +1,8 @@
 """Expressions that no value of a row can make fail: comparisons of what can be compared, and everything else inside TRY."""
 
+import itertools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import final
 
@@ -19,6 +20,11 @@ TypeOf = Callable[[exp.Column], str]
 
 _WHOLE = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"}
 _NUMBERS = {"whole", "exact", "double"}
+_DIGITS = {
+    "TINYINT": 3, "SMALLINT": 5, "INTEGER": 10, "BIGINT": 19, "UTINYINT": 3, "USMALLINT": 5, "UINTEGER": 10, "UBIGINT": 20,
+}  # fmt: skip
+MOST_DIGITS = 38
+"""Of a DECIMAL."""
 WIDE = {"UBIGINT", "HUGEINT", "UHUGEINT"}
 """Whole numbers that may have more digits than a DOUBLE."""
 _COMPARED = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
@@ -37,6 +43,29 @@ def kind(type_: str) -> str:
 def comparable(first: str, second: str) -> bool:
     """Whether values of two kinds are compared without a conversion that may fail."""
     return first == second or {first, second} <= _NUMBERS or '"NULL"' in (first, second)
+
+
+def fits(first: str, second: str) -> bool:
+    """Whether numbers of two SQL types have a common type that holds all values of both: then none fails to be converted to it.
+
+    DECIMAL(p, s) has p - s digits before the point and s after it, and a whole number has as many as its largest value. DuckDB
+    compares both as the DECIMAL with the more of each, which is cut to 38 digits: only then a value may not fit. A sum of
+    DECIMAL(18, s), or of narrower ones, is a DECIMAL(38, s): 2^63 rows of less than 10^18 units are less than 10^38.
+    """
+    if "DOUBLE" in (first, second):
+        return all(type_ in ("DOUBLE", "FLOAT", "HUGEINT") or _digits(type_) is not None for type_ in (first, second))
+    if "HUGEINT" in (first, second):
+        return {first, second} <= {*_DIGITS, "HUGEINT"}
+    one, two = _digits(first), _digits(second)
+    return one is not None and two is not None and max(one[0], two[0]) + max(one[1], two[1]) <= MOST_DIGITS
+
+
+def _digits(type_: str) -> tuple[int, int] | None:
+    """How many digits exact numbers of a type have before the point, and after it."""
+    if type_ in _DIGITS:
+        return _DIGITS[type_], 0
+    found = re.fullmatch(r"DECIMAL\((\d+),\s*(\d+)\)", type_)
+    return (int(found[1]) - int(found[2]), int(found[2])) if found else None
 
 
 @lru_cache(maxsize=4096)
@@ -134,6 +163,16 @@ class Totals:
         inside = node if whole(node, types) else with_opaque_columns(node, self._type_of)
         return exp.Anonymous(this="TRY", expressions=[inside]), kind(self.type(node))
 
+    def _fit(self, node: exp.Expr, parts: Sequence[exp.Expr]) -> bool:
+        """Whether the value of a subquery is among the parts of a node, and all of them are numbers of types that fit together.
+
+        Other parts than these stand in TRY, where nothing needs to fit.
+        """
+        if not _reads_query(node):
+            return False
+        types = [self.type(part) if part.find(exp.Column) else constant(part.sql("duckdb")) for part in parts]
+        return all(fits(one, two) for one, two in itertools.combinations(types, 2))
+
     def _check_parts(self, node: exp.Expr) -> None:
         """Refuse what one value makes fail in an error that TRY lets through: parts of dates of an INTERVAL, and what is made of ARRAYs."""
         for column in node.find_all(exp.Column):
@@ -164,31 +203,42 @@ class Totals:
                 return _with(node, {"this": inner}), "BOOLEAN"
         elif isinstance(node, _COMPARED):
             (left, one), (right, two) = self._total(node.this), self._total(node.expression)
-            if comparable(one, two) or (_reads_query(node) and {one, two} <= {"whole", "HUGEINT"}):
+            if comparable(one, two) or self._fit(node, [node.this, node.expression]):
                 return _with(node, {"this": left, "expression": right}), "BOOLEAN"
         elif isinstance(node, exp.Between):
             names = ("this", "low", "high")
             made = {name: self._total(node.args[name]) for name in names}
-            if all(comparable(made["this"][1], made[name][1]) for name in names[1:]):
+            alike = all(comparable(made["this"][1], made[name][1]) for name in names[1:])
+            if alike or self._fit(node, [node.args[name] for name in names]):
                 return _with(node, {name: each for name, (each, _) in made.items()}), "BOOLEAN"
         elif isinstance(node, exp.In) and node.expressions:
             inner, found = self._total(node.this)
             listed = [self._total(item) for item in node.expressions]
-            if all(comparable(found, each) for _, each in listed):
+            if all(comparable(found, each) for _, each in listed) or self._fit(node, [node.this, *node.expressions]):
                 return _with(node, {"this": inner, "expressions": [item for item, _ in listed]}), "BOOLEAN"
+        elif isinstance(node, exp.Coalesce) and _reads_query(node):
+            given = [node.this, *node.expressions]
+            parts_ = [self._total(part) for part in given]
+            if all(comparable(parts_[0][1], each) for _, each in parts_) or self._fit(node, given):
+                (first, _), *others = parts_
+                return _with(node, {"this": first, "expressions": [part for part, _ in others]}), kind(self.type(node))
         elif isinstance(node, exp.Like | exp.ILike) and node.expression.find(exp.Column) is None:
             inner, found = self._total(node.this)
             if found == "VARCHAR":
                 return _with(node, {"this": inner}), "BOOLEAN"
         elif isinstance(node, exp.Div):
             (left, one), (right, two) = self._total(node.this), self._total(node.expression)
-            if {one, two} <= _NUMBERS:  # in doubles, whatever the setting integer_division says
+            if {one, two} <= _NUMBERS or self._fit(node, [node.this, node.expression, _DOUBLE]):
+                # in doubles, whatever the setting integer_division says
                 return _with(node, {"this": exp.cast(left, "DOUBLE"), "expression": right}), "double"
         elif isinstance(node, exp.Add | exp.Sub | exp.Mul):
             (left, one), (right, two) = self._total(node.this), self._total(node.expression)
-            if "double" in (one, two) and {one, two} <= _NUMBERS:
+            if "double" in (one, two) and ({one, two} <= _NUMBERS or self._fit(node, [node.this, node.expression])):
                 return _with(node, {"this": left, "expression": right}), "double"
         return None
+
+
+_DOUBLE = exp.cast(exp.Literal.number(0), "DOUBLE")
 
 
 def typed(text: str, columns: Mapping[str, str], shown: Callable[[], exp.Expr]) -> str:

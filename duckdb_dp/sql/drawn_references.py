@@ -1,0 +1,85 @@
+"""Which references of tables dp_synthesize_database draws, and which declared columns are numbers therefore, and no attributes."""
+
+from collections.abc import Iterable, Sequence
+
+from duckdb_dp.accounting.ledger import Dataset
+from duckdb_dp.errors import DPError, few
+from duckdb_dp.sql import catalog, contribution_bounds, dp_synthesize, owners
+from duckdb_dp.sql.session import Session
+from duckdb_dp.synthesis.database import Reference, Table, is_link
+
+
+def referring(session: Session, tables: Iterable[Table]) -> list[Table]:
+    """The tables whose references are drawn, which those without a column of the unit have none of."""
+    found = [(table, session.ledger.dataset(*table.name)) for table in tables]
+    return [table for table, dataset in found if dataset is None or not owners.by_join(session, dataset)]
+
+
+def references(
+    session: Session, dataset: Dataset, table: Table, tables: Sequence[Table], itself: Sequence[Reference] = ()
+) -> tuple[list[Reference], bool]:
+    """The references of a table that are drawn, and whether they are the two ends of links.
+
+    Args:
+        session: the session.
+        dataset, table: the table.
+        tables: all tables that are made.
+        itself: its references to itself that can be drawn.
+    """
+    names = {other.name for other in tables}
+    owned_by_join = owners.by_join(session, dataset)
+    known = [r for r in table.references if r.parent in names and r.parent != table.name and not owned_by_join]
+    known += itself
+    made = [reference for reference in known if session.ledger.dataset(*reference.parent) is not None]
+    linking = len(known) == 2 and is_link(table, referring(session, tables))
+    if len(made) < len(known) and not (len(made) == 1 and linking):
+        known = made  # links to a public table alone are of no unit
+    return known, linking and len(known) == 2
+
+
+def numbered(session: Session, table: Table, tables: Sequence[Table]) -> tuple[str, ...]:
+    """The declared columns of a table that identify its synthetic rows, which would share the values of attributes.
+
+    They are those to which drawn references of other tables lead, and the table's own key where each row gets a parent and the
+    key has no other column.
+    """
+    dataset = session.ledger.dataset(*table.name)
+    if dataset is None:
+        return ()
+    declared = session.declared(dataset)
+    found = {
+        column
+        for other in referring(session, tables)
+        for reference in other.references
+        if reference.parent == table.name != other.name
+        for column in reference.key
+    }
+    if declared.keys() >= set(table.key):
+        known, linking = references(session, dataset, table, tables)
+        found.update(table.key if known and not linking else ())
+    return tuple(name for name in declared if name in found)
+
+
+def check_numbered(what: str, table: Table, key: Sequence[str]) -> None:
+    """Refuse a key that synthetic rows cannot have.
+
+    Raises:
+        DPError: a column of it has a type that holds no numbers.
+    """
+    if odd := [column for column in key if not dp_synthesize.numbered(table.columns[column])]:
+        raise DPError(
+            f"{what} {few(odd)} of '{table.name[2]}', of type {table.columns[odd[0]]}; keys of synthetic rows are numbered, as "
+            "whole numbers or text; leave that table out, or give it such a key in a view."
+        )
+
+
+def kept_itself(session: Session, dataset: Dataset, references: Sequence[Reference]) -> Reference | None:
+    """The FOREIGN KEY of a table to itself that the new table keeps; only one, because with two, rows may need each other."""
+    found = [reference for reference in references if contribution_bounds.itself(dataset, reference)]
+    table = catalog.of(session, dataset)
+    same = (
+        {(r.columns, r.key) for r in table.references if contribution_bounds.itself(dataset, r)}
+        if table is not None
+        else set()
+    )
+    return found[0] if len(found) == 1 and (found[0].columns, found[0].key) in same else None
