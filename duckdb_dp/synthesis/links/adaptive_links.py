@@ -11,7 +11,7 @@ from duckdb_dp.linop import Array
 from duckdb_dp.private import Candidate, PrivateQueryable
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.synthesis.links.blocks import Blocks
-from duckdb_dp.synthesis.links.fit import Tilt, together
+from duckdb_dp.synthesis.links.fit import Tilt, Wanted, together
 from duckdb_dp.synthesis.links.follow_matches import follow_matches
 from duckdb_dp.synthesis.links.learner import FINE, Learner, measure_total, start
 from duckdb_dp.synthesis.links.matches import Match
@@ -30,6 +30,10 @@ PROBED = 3  # cross-table pairs that are chosen by the exponential mechanism and
 CHOOSING = 0.4  # share of a probe that pays for the choice
 
 
+NOTHING = Wanted({}, {}, {})
+"""Where nothing was measured."""
+
+
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learned:
@@ -40,12 +44,14 @@ class Learned:
         tilt: the logarithm of their ratio to independent links, which also applies to other row types.
         total: the noisy number of original links.
         spent: rho by step.
+        alone: what was measured of the left side alone, and of the right one; the published methods have none.
     """
 
     links: Array
     tilt: Tilt
     total: float
     spent: dict[str, float]
+    alone: tuple[Wanted, Wanted] = (NOTHING, NOTHING)
 
 
 def learn_links(
@@ -115,7 +121,8 @@ def learn_links(
         if name == "one-way" and matches:
             matched = follow_matches(learner, matches, MATCHES * rho)
     links, tilt = learner.fitted(k, FINE)
-    return Learned(links=links, tilt=together(tilt, matched), total=total, spent=learner.spent)
+    tilt = together(tilt, matched)
+    return Learned(links=links, tilt=tilt, total=total, spent=learner.spent, alone=learner.alone(k))
 
 
 def explore(learner: Learner, rho: float) -> None:

@@ -12,6 +12,7 @@ from typing import final
 import numpy as np
 
 from duckdb_dp.linop import Array, Integers
+from duckdb_dp.synthesis.links.blocks import scaled_to
 from duckdb_dp.synthesis.links.degrees import Degrees, arranged, balance, in_order, spread, thin
 from duckdb_dp.synthesis.links.degrees import drawn as drawn_degrees
 from duckdb_dp.synthesis.links.popularity import Popularity, numbers, settled
@@ -34,8 +35,8 @@ LARGEST = 2_000_000
 MOVES = 200_000_000
 """Rows of blocks that are looked at, at most, to make columns even."""
 
-FITTED, NEAR = 50, 0.01
-"""Rounds of scaling rows and columns of blocks in turn, at most, and how near columns come to what they should have, relative to it."""
+FITTED = 50
+"""Rounds of scaling numbers to a sum as far as there is room."""
 
 
 @final
@@ -128,7 +129,7 @@ def feasible(expected: Array, left: End, right: End, m: int, distinct: bool) -> 
     if (scaled * (m / scaled.sum()) > most).any() or (wanted > most).any():
         rows = _bounded(wanted.sum(axis=1), np.minimum(left.room, most.sum(axis=1)), m)
         columns = _bounded(wanted.sum(axis=0), np.minimum(right.room, most.sum(axis=0)), m)
-        scaled = _scaled_to(scaled, rows, columns, most)
+        scaled = scaled_to(scaled, rows, columns, most)
     for _ in range(200):
         scaled = scaled * (m / scaled.sum())
         scaled = np.minimum(scaled, most)
@@ -144,17 +145,6 @@ def _bounded(wanted: Array, room: Array, m: int) -> Array:
     for _ in range(FITTED):
         wanted = np.minimum(wanted * (m / max(float(wanted.sum()), 1e-300)), room)
     return np.asarray(wanted)
-
-
-def _scaled_to(shares: Array, rows: Array | Integers, columns: Array, most: Array | float) -> Array:
-    """Blocks scaled by rows and columns in turn until they add up to these, each at most what it can hold."""
-    for _ in range(FITTED):
-        shares = np.minimum(shares * (rows / np.maximum(shares.sum(axis=1), 1e-300))[:, None], most)
-        held = shares.sum(axis=0)
-        if (np.abs(held - columns) <= NEAR * columns).all():
-            break
-        shares = np.minimum(shares * (columns / np.maximum(held, 1e-300)), most)
-    return np.asarray(shares)
 
 
 def totals(expected: Array, rng: np.random.Generator) -> Integers:
@@ -240,7 +230,7 @@ def filled(
     Privacy: post-processing.
     """
     shares = np.minimum(np.maximum(expected, 1e-12 * max(float(expected.max()), 1e-300)), most)
-    return _by_rows(_scaled_to(shares, lefts, rights, most), lefts, rights, rng, most)
+    return _by_rows(scaled_to(shares, lefts, rights, most), lefts, rights, rng, most)
 
 
 def _by_rows(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 import numpy as np
 
 from duckdb_dp.domain.domain import Clique, Domain
-from duckdb_dp.linop import Array
+from duckdb_dp.linop import Array, Integers
 from duckdb_dp.linop.threads import all_threads, one_thread
 from duckdb_dp.synthesis.links.sides import Side, codes, columns
 
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 ALONE = 1_000_000
 """Blocks below which one thread is as fast as several, and several times as fast where other programs want the cores too."""
+
+
+FITTED, NEAR = 50, 0.01
+"""Rounds of scaling rows and columns of blocks in turn, at most, and how near columns come to what they should have, relative to it."""
 
 
 def threads(left: Side, right: Side) -> AbstractContextManager[None]:
@@ -105,3 +109,20 @@ class Blocks:
             entries = (np.ones(types), (codes(side, self.domain, subset), np.arange(types)))
             self._sums[key] = csr_array(entries, shape=(self.domain.cells(subset), types))
         return self._sums[key]
+
+
+def scaled_to(shares: Array, rows: Array | Integers, columns: Array, most: Array | float = np.inf) -> Array:
+    """Blocks scaled by rows and columns in turn until they add up to these, each at most what it can hold.
+
+    Args:
+        shares: of each block, shape (K, L).
+        rows, columns: sums of each row and column, with one sum.
+        most: what each block can hold.
+    """
+    for _ in range(FITTED):
+        shares = np.minimum(shares * (rows / np.maximum(shares.sum(axis=1), 1e-300))[:, None], most)
+        held = shares.sum(axis=0)
+        if (np.abs(held - columns) <= NEAR * columns).all():
+            break
+        shares = np.minimum(shares * (columns / np.maximum(held, 1e-300)), most)
+    return np.asarray(shares)

@@ -13,10 +13,10 @@ from duckdb_dp.linop import Array
 from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.synthesis.links.adaptive_links import Learned, learn_links
-from duckdb_dp.synthesis.links.blocks import Blocks
+from duckdb_dp.synthesis.links.blocks import Blocks, scaled_to
 from duckdb_dp.synthesis.links.by_number import lifted
 from duckdb_dp.synthesis.links.degrees import Degrees
-from duckdb_dp.synthesis.links.fit import Tilt, fit, tilted, together
+from duckdb_dp.synthesis.links.fit import Tilt, across, fit, tilted, together
 from duckdb_dp.synthesis.links.matches import Match
 from duckdb_dp.synthesis.links.per_unit import measure_tables
 from duckdb_dp.synthesis.links.sides import Side, coordinates
@@ -43,14 +43,16 @@ class ByUnit:
         degrees: how many links its rows have.
         total: how many units have links, in the original.
         variance: of the noise of that.
-        tilt: the logarithm of the ratio of links to what shares predict of them.
+        lifts: the logarithm of the ratio of links to what shares predict of them, by values of the other side.
+        heavier: the same as learnt from links of larger weights, where these were measured.
     """
 
     end: int
     degrees: Degrees
     total: float
     variance: float
-    tilt: Tilt = field(default_factory=dict)
+    lifts: Tilt = field(default_factory=dict)
+    heavier: Learned | None = None
 
     def base(self, blocks: Blocks) -> Array:
         """Units that have links by row type, each spread evenly over the rows of the other side, shape (K, L).
@@ -65,7 +67,13 @@ class ByUnit:
         return np.asarray(found, dtype=np.float64)
 
     def expected(
-        self, domain: Domain, sides: Sequence[Side], tilt: Tilt, number: float, most: int | None = None
+        self,
+        domain: Domain,
+        sides: Sequence[Side],
+        tilt: Tilt,
+        number: float,
+        most: int | None = None,
+        columns: tuple[Array, Array | None] | None = None,
     ) -> Array:
         """Links of each block of both sides: those that each row type of the unit's side has, divided as its units' shares are.
 
@@ -75,18 +83,33 @@ class ByUnit:
             tilt: of the shares.
             number: links of all together, or their weight.
             most: what links of a unit weigh together at most; None: as many as they are.
+            columns: of rows of which a sample was fitted, how many units' shares each row type of the other side has, and, where heavier
+                links were measured, how many links, both up to a factor; None where the rows themselves were.
 
         Privacy: post-processing.
         """
         blocks = Blocks(domain, sides[self.end], sides[1 - self.end])
-        shares = tilted(blocks, self.base(blocks), tilt, one_parent=True)
+        base, heavier = self.base(blocks), {} if self.heavier is None else self.heavier.tilt
+        if columns is None:
+            shares = tilted(blocks, base, tilt, one_parent=True)
+        else:
+            heavier = across(blocks, heavier)
+            shares = _with_columns(tilted(blocks, base, across(blocks, tilt), one_parent=True), columns[0])
         table = self.degrees.of(blocks.left)
         k = np.arange(table.shape[1])
         links = blocks.left.sizes * (table @ (k if most is None else np.minimum(k, most)))
         links *= number / max(float(links.sum()), 1e-300)
         found = shares * (links / np.maximum(shares.sum(axis=1), 1e-300))[:, None]
-        found = tilted(blocks, found, self.tilt, one_parent=True)
+        found = tilted(blocks, found, together(self.lifts, heavier), one_parent=True)
+        if columns is not None and columns[1] is not None:
+            found = _with_columns(found, columns[1])
         return np.asarray(found if self.end == 0 else found.T, dtype=np.float64)
+
+
+def _with_columns(blocks: Array, columns: Array) -> Array:
+    """The blocks scaled to have columns in proportion to these, and rows as they are."""
+    rows = blocks.sum(axis=1)
+    return scaled_to(blocks, rows, columns * (rows.sum() / max(float(columns.sum()), 1e-300)))
 
 
 def learn_by_unit(
@@ -131,7 +154,7 @@ def learn_by_unit(
         track=track,
     )
     if structure is not None:
-        by_unit = replace(by_unit, tilt=by_number(by_unit, blocks, learned.tilt, structure))
+        by_unit = replace(by_unit, lifts=by_number(by_unit, blocks, learned.tilt, structure))
     if not extra:
         return learned, by_unit
     (weight,) = measure_tables(queryable, [(capped_of((), most), (1,), OF_TOTAL * extra)])
@@ -140,7 +163,7 @@ def learn_by_unit(
     known = expected if by_unit.end == 0 else expected.T, weight.variance * most**2 / total**2
     heavier = learn_links(blocks, queryable, rho=(1 - OF_TOTAL) * extra, one_parent=True, known=known, per_unit=most)
     spent = learned.spent | {"heavier": OF_TOTAL * extra + sum(heavier.spent.values())}
-    return replace(learned, spent=spent), replace(by_unit, tilt=together(by_unit.tilt, heavier.tilt))
+    return replace(learned, spent=spent), replace(by_unit, heavier=heavier)
 
 
 def by_number(by_unit: ByUnit, blocks: Blocks, tilt: Tilt, structure: Structure) -> Tilt:

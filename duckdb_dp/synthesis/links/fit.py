@@ -3,7 +3,7 @@
 import functools
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -19,6 +19,33 @@ Fine = Mapping[Clique, tuple[Sequence[Array], float]]
 
 Tilt = Mapping[Clique, Array]
 """Coefficients theta per clique, shape (prod of n_i - 1 over the left attributes, the same over the right ones)."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What links are fitted to: the measured residuals, their ridges, and what large ones have besides, as in ``fit``."""
+
+    residuals: Tilt
+    ridges: Mapping[Clique, float]
+    fine: Fine
+
+    def of(self, cliques: Collection[Clique]) -> "Wanted":
+        """The part that is of some residuals."""
+        return Wanted(
+            {clique: residual for clique, residual in self.residuals.items() if clique in cliques},
+            {clique: ridge for clique, ridge in self.ridges.items() if clique in cliques},
+            {clique: one for clique, one in self.fine.items() if clique in cliques},
+        )
+
+    def scaled(self, share: float) -> "Wanted":
+        """The same for a part of the links: each of several equal parts then is what all together are."""
+        return Wanted(
+            {clique: residual * share for clique, residual in self.residuals.items()},
+            {clique: ridge * share for clique, ridge in self.ridges.items()},
+            {clique: (bases, rest * share) for clique, (bases, rest) in self.fine.items()},
+        )
+
 
 _METRIC = (0, 10, 30, 70, 150, 310)  # steps at which the metric is taken anew
 _MEMORY = 30  # steps that L-BFGS remembers
@@ -250,6 +277,11 @@ def _stack(blocks: Blocks, subsets: Sequence[Clique], types: int) -> tuple[Array
 def together(one: Tilt, other: Tilt) -> Tilt:
     """The tilt that does what both do."""
     return {**one, **{clique: one[clique] + more if clique in one else more for clique, more in other.items()}}
+
+
+def across(blocks: Blocks, tilt: Tilt) -> Tilt:
+    """The part of a tilt that is of attributes of both sides."""
+    return {clique: part for clique, part in tilt.items() if all(blocks.split(clique))}
 
 
 def tilted(blocks: Blocks, base: Array, tilt: Tilt, *, one_parent: bool = False) -> Array:

@@ -16,7 +16,7 @@ from duckdb_dp.reconstruct.nonneg import positive
 from duckdb_dp.synthesis.links.allocate import allocate, incidence
 from duckdb_dp.synthesis.links.blocks import Blocks
 from duckdb_dp.synthesis.links.evidence import ResidualEstimate, coarse, learn_dispersions, residual_estimates
-from duckdb_dp.synthesis.links.fit import Tilt, fit
+from duckdb_dp.synthesis.links.fit import Tilt, Wanted, fit
 from duckdb_dp.synthesis.links.per_unit import measure_shares
 
 ROUGH, FINE = 3e-5, 1e-6
@@ -97,10 +97,24 @@ class Learner:
 
     def fitted(self, order: int, tolerance: float = ROUGH) -> tuple[Array, Tilt]:
         """The fit to all residuals of up to some order."""
-        known = [a for a in self.residuals.values() if a.precision and len(a.clique) <= order]
+        wanted = self.wanted(order)
         links, tilt = fit(
             self.blocks,
             self.base,
+            wanted.residuals,
+            wanted.ridges,
+            wanted.fine,
+            one_parent=self.one_parent,
+            start=self.tilts.get(order),
+            tolerance=tolerance,
+        )
+        self.tilts[order] = tilt
+        return links, tilt
+
+    def wanted(self, order: int) -> Wanted:
+        """What was measured of residuals of up to some order."""
+        known = [a for a in self.residuals.values() if a.precision and len(a.clique) <= order]
+        return Wanted(
             {a.clique: self._shaped(a) for a in known},
             {a.clique: 1 / (a.precision * a.dispersion) for a in known},
             {
@@ -108,12 +122,15 @@ class Learner:
                 for a in known
                 if a.fine_dispersion is not None
             },
-            one_parent=self.one_parent,
-            start=self.tilts.get(order),
-            tolerance=tolerance,
         )
-        self.tilts[order] = tilt
-        return links, tilt
+
+    def alone(self, order: int) -> tuple[Wanted, Wanted]:
+        """What was measured of the left side alone, and of the right one."""
+        found = self.wanted(order)
+        left, right = (
+            [clique for clique in found.residuals if not self.blocks.split(clique)[1 - side]] for side in (0, 1)
+        )
+        return found.of(left), found.of(right)
 
     def _shaped(self, residual: ResidualEstimate) -> Array:
         left = len(self.blocks.split(residual.clique)[0])

@@ -26,7 +26,6 @@ from duckdb_dp.synthesis.links.assign_links import (
 from duckdb_dp.synthesis.links.blocks import Blocks, threads
 from duckdb_dp.synthesis.links.by_unit import ByUnit, learn_by_unit
 from duckdb_dp.synthesis.links.degrees import Measured, at_bound
-from duckdb_dp.synthesis.links.fit import tilted
 from duckdb_dp.synthesis.links.learner import measure_total, workloads
 from duckdb_dp.synthesis.links.link_attributes import draw as draw_attributes
 from duckdb_dp.synthesis.links.matches import Match
@@ -38,6 +37,7 @@ from duckdb_dp.synthesis.links.per_unit import NoisyTable
 from duckdb_dp.synthesis.links.shapes import Shape, measure_rows, shape_of, units_of
 from duckdb_dp.synthesis.links.sides import Side
 from duckdb_dp.synthesis.links.tiles import Tiles, part, sampled, small
+from duckdb_dp.synthesis.links.whole import whole
 from duckdb_dp.synthesis.links.within import Structure, keep_structure, measure_sizes, measure_structure
 
 METHODS = ("auto", "paper", "sliced")
@@ -292,7 +292,8 @@ def _draw(
     track: Track,
 ) -> tuple[Integers, Integers]:
     """Links of all tiles together, by position in the whole tables, sorted by the left row."""
-    tiles = Tiles(left, right, size, rng)
+    everything = None if small(left, right) else whole(domain, (left, right), learned, by_unit, rng)
+    tiles = Tiles(left, right, size, None if everything is None else everything.spread, rng)
     drawn: list[tuple[Integers, Integers]] = []
     for (lefts, rights), number in track(list(zip(tiles, tiles.shares(size), strict=True)), "drawing links"):
         sides = (left, right) if len(tiles) == 1 else (part(left, lefts), part(right, rights))
@@ -307,13 +308,13 @@ def _draw(
             )
             for s, b, shape, rows in zip(sides, bounds, shapes, (lefts, rights), strict=True)
         ]
-        if by_unit is not None:
+        if everything is not None:
+            rows_of = lefts, rights
+            expected = everything.expected(domain, sides, rows_of, float(number or 1), one_parent=rules.child)
+        elif by_unit is not None:
             expected = by_unit.expected(domain, sides, learned.tilt, float(number or 1))
-        elif len(tiles) == 1 and tuple(learned.links.shape) == (len(left.types), len(right.types)):
-            expected = learned.links
         else:
-            blocks = Blocks(domain, *sides)
-            expected = tilted(blocks, blocks.independent(float(number or 1)), learned.tilt, one_parent=rules.child)
+            expected = learned.links
         one_table = (lefts, rights) if rules.no_self_links else None
         rows = _draw_tile(expected, ends[0], ends[1], int(number), rules, one_table, rng)
         drawn.append((lefts[rows[0]], rights[rows[1]]))

@@ -1,12 +1,12 @@
 """Large tables with many row types: links are estimated on a sample of rows, and drawn tile by tile."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import final
 
 import numpy as np
 
-from duckdb_dp.linop import Integers
+from duckdb_dp.linop import Array, Integers
 from duckdb_dp.synthesis.links.sides import Side
 
 LARGEST = 6_000_000
@@ -15,8 +15,11 @@ LARGEST = 6_000_000
 SAMPLED = 1_500
 """Row types of each side that links are learnt on where there are more blocks than that."""
 
+DRAWN = 16_000_000
+"""Blocks of which links are drawn together, though they were learnt on a sample; of 128 MB per matrix."""
+
 TILE = 500_000
-"""Blocks of a tile then."""
+"""Blocks of a tile where there are more: a row then has no more links than its tile has rows of the other side."""
 
 SPARSE = 8  # pairs that a tile has at least for each of its links
 
@@ -49,13 +52,17 @@ class Tiles:
     Args:
         left, right: the sides.
         links: how many links there will be.
+        held: of each row of either side, up to a factor; each part has its share of those with many. None where that is not known.
         rng: the source of randomness.
     """
 
-    def __init__(self, left: Side, right: Side, links: int, rng: np.random.Generator) -> None:
+    def __init__(
+        self, left: Side, right: Side, links: int, held: Sequence[Array] | None, rng: np.random.Generator
+    ) -> None:
         self.left, self.right = left, right
-        count = 1 if small(left, right) else _count(left, right, links)
-        self._rows = [_parts(len(side.rows), count, rng) for side in (left, right)]
+        count = 1 if len(left.types) * len(right.types) <= DRAWN else _count(left, right, links)
+        even = [np.zeros(len(side.rows)) for side in (left, right)]
+        self._rows = [_parts(of, count, rng) for of in held or even]
 
     def __len__(self) -> int:
         return len(self._rows[0])
@@ -84,6 +91,12 @@ def _blocks(side: Side, count: int) -> int:
     return min(len(side.types), -(-len(side.rows) // count))
 
 
-def _parts(rows: int, count: int, rng: np.random.Generator) -> list[Integers]:
-    order = rng.permutation(rows) if count > 1 else np.arange(rows)
-    return [np.sort(rows_of_part) for rows_of_part in np.array_split(order, count)]
+def _parts(held: Array, count: int, rng: np.random.Generator) -> list[Integers]:
+    """Random parts, of which each has one of the ``count`` rows with most links, one of the next ones, and so on."""
+    rows = len(held)
+    if count == 1:
+        return [np.arange(rows)]
+    order = rng.permutation(rows)
+    order = order[np.argsort(-held[order], kind="stable")]
+    turns = rng.permuted(np.tile(np.arange(count), (-(-rows // count), 1)), axis=1).reshape(-1)[:rows]
+    return [np.sort(order[turns == part]) for part in range(count)]
