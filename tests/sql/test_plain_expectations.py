@@ -70,7 +70,7 @@ REFUSED = [
     "SELECT count(*) FROM patients p WHERE (SELECT max(z.reason) FROM visits z WHERE z.patient_id = p.patient_id) > p.clinic_id",
     "SELECT count(*) FROM patients p WHERE (SELECT sum(z.charge) FROM visits z WHERE z.patient_id = p.patient_id) + p.sex > 1",
     "SELECT count(*) FROM (SELECT patient_id, sum(charge) AS total FROM visits GROUP BY 1) q JOIN patients p USING (patient_id) WHERE greatest(total, p.sex) > 1",
-    "SELECT sum(z) FROM (SELECT (SELECT sum(z.charge) FROM visits z WHERE z.patient_id = p.patient_id) / p.clinic_id AS z FROM patients p)",
+    "SELECT sum(z) FROM (SELECT (SELECT sum(z.charge) FROM visits z WHERE z.patient_id = p.patient_id) + p.clinic_id AS z FROM patients p)",
     "SELECT count(*) FROM visits v JOIN patients p USING (patient_id) WHERE v.charge IN ('a', 'b')",
     "SELECT count(*) FROM stays JOIN patients USING (patient_id) WHERE m = 'other'",
     "SELECT count(*) FROM stays JOIN patients USING (patient_id) WHERE span * span > span",
