@@ -5,8 +5,7 @@
 -- dp_links have made need no declaration.
 --
 -- tables                'table', 'schema.table' or 'catalog.schema.table', or a list of them; for a view the tables that it reads
---                       must be known from its text, and neither be protected nor read by a view that is: what such a view reads
---                       through tables and views that were declared public before stays public
+--                       must be known from its text, and not be protected
 -- links                 a protected table: the rows of the tables are public only in so far as its links refer to them, and the
 --                       tables may be protected. Then dp_links may read such a parent, though its links do not protect it
 --

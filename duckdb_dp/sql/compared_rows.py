@@ -63,7 +63,7 @@ def _of_two_tables(one: exp.Expr, two: exp.Expr) -> bool:
 def _constant(node: exp.Expr) -> bool:
     """Whether a field is a constant, and so not NULL."""
     inner = node.unnest()
-    while isinstance(inner, exp.Neg | exp.Cast):
+    while isinstance(inner, exp.Neg | exp.Cast) and not isinstance(inner, exp.TryCast):
         inner = inner.this
     return isinstance(inner, exp.Literal | exp.Boolean)
 

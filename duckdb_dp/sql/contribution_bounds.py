@@ -146,7 +146,7 @@ def check_apart(session: Session, known: Mapping[Name, Table], dataset: Dataset,
                 "not make it a TEMP table."
             )
         views = [lineage.is_view(texts, name) for name in (own, parent)]
-        if any(views) and lineage.overlap(lineage.private_sources(session, texts, own), lineage.sources(texts, parent)):
+        if any(views) and lineage.overlap(lineage.sources(texts, own), lineage.sources(texts, parent)):
             raise DPError(
                 f"'{parent[2]}' may be read from the rows that '{dataset.name}' protects, so that one of them could change "
                 f"others' links; if the rows of '{parent[2]}' are public or protected by themselves, make a table of them and "

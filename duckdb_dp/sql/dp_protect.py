@@ -178,8 +178,12 @@ def _of_view(session: Session, texts: lineage.Texts, name: Name, unit: str | Non
     """Notes on a view, and on people who are in another protected table too."""
     columns = [column for one in units(unit) for column in one]
 
+    def is_public(source: str) -> bool:
+        named = texts.get(source, ())
+        return bool(named) and all(session.ledger.public.holds(full) for full, _ in named)
+
     if session.ledger.dataset(*name) is None:
-        notes = protectable.check(texts, name, columns, lineage.public_names(session, texts))
+        notes = protectable.check(texts, name, columns, is_public)
         if fails := failing_views.fallible(texts, name):
             notes.append(
                 f"where an expression of the view fails on a value ({few(fails)}), DuckDB's error shows that value to whoever "

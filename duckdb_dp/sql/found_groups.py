@@ -57,7 +57,7 @@ class Found:
         columns: (name, type) of the table's own columns.
         source: the rows with what is computed.
         joined: whether the SELECTs are compiled to relations whose columns these are.
-        other: whether the rows with other values are a group too; of the largest groups they are none.
+        top: columns of which the rows with other values are no group, as the largest groups are asked for.
     """
 
     requests: tuple[Request, ...]
@@ -68,7 +68,7 @@ class Found:
     columns: tuple[tuple[str, str], ...] = ()
     source: Source | None = None
     joined: bool = False
-    other: bool = True
+    top: frozenset[str] = frozenset()
 
     def rewritten(self, selects: "Sequence[exp.Select]") -> "list[exp.Select]":
         """SELECTs with columns in place of what is computed."""
@@ -87,7 +87,7 @@ class Found:
         """The columns as attributes with one value in place of all that are found."""
         kinds = [str(dict(request.options)["type"]) for request in self.requests]
         named = zip(self.names, kinds, strict=True)
-        return {name: _attribute(name, type_, (), other=self.other) for name, type_ in named}
+        return {name: _attribute(name, type_, (), other=name not in self.top) for name, type_ in named}
 
     @property
     def pending(self) -> bool:
@@ -132,16 +132,10 @@ def found(
         name: Column(type=type_, most=most, source=extra["source"] if name in more else None)
         for name, type_ in names.items()
     }
-    return sought(
-        session,
-        dataset,
-        columns,
-        arguments,
-        place,
-        known=known,
-        other=not all(map(computed_groups.ranked, selects)),
-        **extra,
-    )
+    others = [select for select in selects if not computed_groups.ranked(select)]
+    kept = computed_groups.undeclared(dataset, table, session.declared(dataset), others) if others else ({}, {})
+    top = frozenset(columns) - {*kept[0], *kept[1]}
+    return sought(session, dataset, columns, arguments, place, known=known, top=top, **extra)
 
 
 @final

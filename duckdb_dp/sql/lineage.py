@@ -30,10 +30,9 @@ SELECT database_name, schema_name, table_name, '' AS text FROM duckdb_tables() W
 UNION ALL SELECT database_name, schema_name, view_name, sql FROM duckdb_views() WHERE NOT internal
 """
 TEXTS = f"""{RELATIONS}
-UNION ALL SELECT database_name, schema_name || '()', function_name, macro_definition FROM duckdb_functions()
+UNION ALL SELECT database_name, schema_name, function_name, macro_definition FROM duckdb_functions()
 WHERE NOT internal AND macro_definition IS NOT NULL
 """
-"""A macro may have the name of a table or view, and is none: so its schema has another name here."""
 
 FILES = frozenset({
     "read_csv", "read_csv_auto", "read_parquet", "parquet_scan", "read_json", "read_json_auto", "read_json_objects",
@@ -99,15 +98,10 @@ def is_view(known: Texts, name: Name) -> bool:
     return text_of(known, name) is not None
 
 
-def sources(known: Texts, name: Name, public: frozenset[str] = frozenset()) -> frozenset[str]:
+def sources(known: Texts, name: Name) -> frozenset[str]:
     """What a table or view may read, through other views and macros too: last parts of names, and 'file:' with a path.
 
     Names in a view's text may lack their schema, so a name means every table or view of this name: never too few.
-
-    Args:
-        known: tables, views and macros.
-        name: of the table or view.
-        public: names that are left out, with what is read through them alone.
 
     Raises:
         Unreadable: it is not decidable.
@@ -118,7 +112,7 @@ def sources(known: Texts, name: Name, public: frozenset[str] = frozenset()) -> f
     left, seen = [own], set[str]()
     while left:
         one = left.pop()
-        if one in seen or one in public:
+        if one in seen:
             continue
         seen.add(one)
         for _, text in known.get(one, ()):
@@ -128,27 +122,6 @@ def sources(known: Texts, name: Name, public: frozenset[str] = frozenset()) -> f
                 except Unreadable as error:
                     raise Unreadable(f"'{name[2]}' {error}; make a table of it, and name that.") from None
     return frozenset(seen)
-
-
-def public_names(session: Session, known: Texts) -> frozenset[str]:
-    """Last parts of names, in small letters, that can only mean tables and views that were declared public everywhere."""
-    declared = {tuple(part.lower() for part in full) for full in session.ledger.public.tables()}
-    return frozenset(name for *_, name in declared if {full for full, _ in known.get(name, ())} <= declared)
-
-
-def private_sources(session: Session, known: Texts, name: Name) -> frozenset[str]:
-    """The ``sources`` of a protected table or view by itself, without what it reads through public tables and views alone.
-
-    A file, table or view that it reads in both ways is among them. Where nothing that has rows is left, such as of a view of a
-    public view that reads something else by now, all of them are.
-
-    Raises:
-        Unreadable: it is not decidable.
-    """
-    found = sources(known, name, public_names(session, known))
-    if any(one.startswith("file:") or any(not text for _, text in known.get(one, ())) for one in found):
-        return found
-    return sources(known, name)
 
 
 def overlap(one: frozenset[str], other: frozenset[str]) -> bool:

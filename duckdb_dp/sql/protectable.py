@@ -57,14 +57,14 @@ class Examined:
     notes: tuple[str, ...] = ()
 
 
-def examine(known: Texts, name: Name, unit: Sequence[str], public: frozenset[str]) -> Examined:
+def examine(known: Texts, name: Name, unit: Sequence[str], is_public: Callable[[str], bool]) -> Examined:
     """Look through a view, and through the views and macros that it is made of.
 
     Args:
         known: tables, views and macros.
         name: the view; a table has no notes.
         unit: columns that name the unit; none where each row is one.
-        public: last parts of names that can only mean public rows.
+        is_public: whether the last part of a table's name can only mean public rows.
     """
     text = text_of(known, name)
     if text is None:
@@ -80,7 +80,7 @@ def examine(known: Texts, name: Name, unit: Sequence[str], public: frozenset[str
     def private(node: Any) -> bool:
         """Whether a piece reads rows that were not declared public."""
         try:
-            return not public.issuperset(reads(node, known))
+            return not all(map(is_public, reads(node, known)))
         except Unreadable:
             return True
 
@@ -330,13 +330,13 @@ def _aliases(selects: Sequence[Node], column: str) -> set[str]:
     return found
 
 
-def check(known: Texts, name: Name, unit: Sequence[str], public: frozenset[str]) -> list[str]:
+def check(known: Texts, name: Name, unit: Sequence[str], is_public: Callable[[str], bool]) -> list[str]:
     """Notes on a view that shall be protected.
 
     Raises:
         DPError: one unit's rows may change another's in it.
     """
-    found = examine(known, name, unit, public)
+    found = examine(known, name, unit, is_public)
     if found.never:
         what = f"by {', '.join(map(repr, unit))}" if unit else "with one row as one person"
         raise DPError(

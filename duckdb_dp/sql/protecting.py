@@ -126,7 +126,7 @@ def notes_on_delta(delta: float | None) -> list[str]:
 
 def overlapping(session: Session, texts: lineage.Texts, name: Name) -> list[str]:
     """What is said of a table or view whose rows another protected table or view may have too."""
-    twice = [dataset.name for dataset in session.ledger.datasets() if _of_one_table(session, texts, name, dataset)]
+    twice = [dataset.name for dataset in session.ledger.datasets() if _of_one_table(texts, name, dataset)]
     if not twice:
         return []
     more = f" and {len(twice) - 3} more" if len(twice) > 3 else ""
@@ -136,13 +136,13 @@ def overlapping(session: Session, texts: lineage.Texts, name: Name) -> list[str]
     ]
 
 
-def _of_one_table(session: Session, texts: lineage.Texts, name: Name, other: Dataset) -> bool:
-    """Whether a table and a protected one are views of one another, or of one table or file that is not public."""
+def _of_one_table(texts: lineage.Texts, name: Name, other: Dataset) -> bool:
+    """Whether a table and a protected one are views of one another, or of one table or file."""
     names = (name, (other.catalog, other.schema, other.name))
     folded = [tuple(part.lower() for part in full) for full in names]
     if folded[0] == folded[1] or not any(lineage.is_view(texts, full) for full in names):
         return False
     try:
-        return lineage.overlap(*(lineage.private_sources(session, texts, full) for full in names))
+        return lineage.overlap(*(lineage.sources(texts, full) for full in names))
     except lineage.Unreadable:
         return False

@@ -184,9 +184,6 @@ def _seen(session: Session, table: Table) -> str | None:
 def check_public(session: Session, name: Name) -> None:
     """Refuse to declare or use a view as public if it may read a protected table, as things are now.
 
-    So it is refused if it may read what a protected view reads. What that reads through public tables and views alone, such as
-    this one, was public before, and is.
-
     Raises:
         DPError: it may, or it is not known what it reads.
     """
@@ -201,7 +198,7 @@ def check_public(session: Session, name: Name) -> None:
     for dataset in session.ledger.datasets():
         own = (dataset.catalog, dataset.schema, dataset.name)
         if dataset.name.lower() in read or (
-            lineage.is_view(texts, own) and lineage.overlap(read, lineage.private_sources(session, texts, own))
+            lineage.is_view(texts, own) and lineage.overlap(read, lineage.sources(texts, own))
         ):
             raise DPError(
                 f"'{name[2]}' may be read from '{dataset.name}', which is protected, so it is not public; make a table of "

@@ -23,6 +23,9 @@ MOST, MOST_PURE = 10_000, 1_000
 
 EVERYTHING = (-math.inf, math.inf)
 
+EXACT = 2.0**53
+"""Whole numbers below are the same as doubles, by which conditions are read."""
+
 OPERATIONS = 4_000_000_000
 """Most multiplications of an answer: about groups * cells^2, some seconds."""
 
@@ -133,7 +136,8 @@ class Quantiles:
         known = self._declared.get(value.name) if isinstance(value, exp.Column) else None
         said = EVERYTHING
         if isinstance(value, exp.Column) and dtype.numeric and form() >= 4:
-            said = limits(conditions).get(value.name, EVERYTHING)
+            low_high = limits(conditions).get(value.name, EVERYTHING)
+            said = low_high if all(abs(end) < EXACT or math.isinf(end) for end in low_high) else EVERYTHING
         if known is not None and known.kind != "bins":
             within = in_order(_within(known, *said))
             return within if known.kind == "integers" and _holds(within.points, said) else on_line(within)

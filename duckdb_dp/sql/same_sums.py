@@ -161,14 +161,18 @@ def _either_side(value: str) -> str:
     """The text of an expression whose sums and products have their sides in one order: a + b and b + a are one number in every type."""
     from sqlglot import exp, parse_one  # for import time: counts of cells have no expressions
 
-    def sorted_sides(node: "exp.Expr") -> "exp.Expr":
-        if isinstance(node, exp.Add | exp.Mul):
-            sides = sorted((node.this, node.expression), key=lambda side: side.sql("duckdb"))
-            node.set("this", sides[0])
-            node.set("expression", sides[1])
-        return node
+    def sides_of(node: "exp.Expr") -> "list[exp.Expr]":
+        """Both sides, each in parentheses where an operator joins it: a * (b // c) is not (a * b) // c."""
+        sides = (node.this.unnest(), node.expression.unnest())
+        return [exp.Paren(this=side) if isinstance(side, exp.Binary) else side for side in sides]
 
     tree = parse_one(value, dialect="duckdb")
     for node in reversed(list(tree.walk())):  # those inside first, whose texts the others are sorted by
-        sorted_sides(node)
+        if not isinstance(node, exp.Binary):
+            continue
+        sides = sides_of(node)
+        if isinstance(node, exp.Add | exp.Mul):
+            sides.sort(key=lambda side: side.sql("duckdb"))
+        node.set("this", sides[0])
+        node.set("expression", sides[1])
     return tree.sql("duckdb")

@@ -92,3 +92,16 @@ def test_what_was_stored_with_the_rest_is_found(shop: Loaded) -> None:
     charges = shop.charges()
     assert shop("FROM dp_sql(?, epsilon := 1)", [TOP[0].format("")]) == before
     assert shop.charges() == charges
+
+
+def test_each_column_of_a_list_has_the_rest_where_a_select_lists_it(shop: Loaded) -> None:
+    asked = [
+        "SELECT item, count(*) AS n FROM bought GROUP BY item ORDER BY n DESC LIMIT 9",
+        "SELECT serial, count(*) AS n FROM bought GROUP BY serial",
+    ]
+    rows = shop("SELECT query, item, serial FROM dp_sql(?, epsilon := 200)", [asked])
+    assert {row[1:] for row in rows} == {("item0", None), ("item1", None), ("item2", None), (None, "other")}
+    asked[1] = "SELECT item, sum(paid) AS n FROM bought WHERE paid BETWEEN 0 AND 50 GROUP BY item"
+    rows = shop("SELECT query, item FROM dp_sql(?, epsilon := 200)", [asked])
+    assert (1, "other") in rows
+    assert (2, "other") in rows

@@ -48,8 +48,8 @@ def found(
     }
     if not columns:
         return None
-    other = not all(map(ranked, selects))
-    return sought(session, dataset, columns, arguments, place, known={}, joined=True, other=other)
+    largest = frozenset(name for name, tops in relations.items() if all(ranked(one.select) for one in tops))
+    return sought(session, dataset, columns, arguments, place, known={}, joined=True, top=largest)
 
 
 def _most(asked: Asked, top: Top, name: str) -> int:
