@@ -472,3 +472,15 @@ def test_views_with_a_condition_that_cannot_fail_are_read(text: str, tmp_path: P
         con.execute(DECLARED.replace("'tried'", "'tried', 'main.shown'"))
         asked = "FROM dp_sql('SELECT count(*) FROM visits JOIN main.shown ON fee = region WHERE found IS NOT NULL', rho := 0.1)"
         assert len(con.execute(asked).fetchall()) == 1
+
+
+def test_a_view_that_a_protected_one_reads_is_said_to_be_public_no_more(exact: Loaded) -> None:
+    exact("CREATE TABLE kinds AS SELECT i AS code, i % 3 AS dept FROM range(9) r(i); CREATE VIEW courses AS FROM kinds")
+    exact("CREATE TABLE lent AS SELECT i AS student, i % 9 AS code FROM range(60) r(i)")
+    exact("CREATE VIEW marks AS SELECT student, code, dept FROM lent JOIN courses USING (code)")
+    exact("CALL dp_public('courses'); CALL dp_protect('lent', unit := 'student', max_rows := 9, rho := 100)")
+    asked = "SELECT dept, count(*) AS n FROM lent JOIN courses USING (code) GROUP BY dept"
+    assert len(exact("FROM dp_sql(?, rho := 1)", [asked])) == 3
+    exact("CALL dp_protect('marks', unit := 'student', max_rows := 9, rho := 1, another := true)")
+    refused = exact.refused("FROM dp_sql(?, rho := 2)", [asked])
+    assert "'courses' may be read from 'marks', which is protected, so it is not public; make a table of" in refused

@@ -104,6 +104,8 @@ def dataset_of(session: Session, select: exp.Select, place: Place, *, as_written
 
         parts = name_parts(unknown.name)
         if found and (gone := [one for one in candidates(parts, *place) if session.ledger.public.holds(one)]):
+            if session.ledger.account is None:  # which is told nothing of tables that are not granted to it
+                provenance.check_public(session, gone[0])  # a view that is there, and public no more
             raise unseen(gone[0])
         raise unread(parts, found[0].name) if found else unknown
     if not found:
