@@ -207,7 +207,7 @@ def test_equal_requests_keep_their_own_texts() -> None:
 
 OTHER_SUMS = {
     "number": 1, "columns": (), "where": "", "clique": (), "size": 3, "groups": None, "labels": (), "sums": (), "outputs": (),
-    "having": (), "order": (), "limit": None, "source": Source(sql="SELECT 1 AS o", owner=("o",), single=True),
+    "having": (), "order": (), "limit": None, "source": Source(sql="SELECT 1 AS o", owner=("o",), single=True), "rows": 2,
 }  # fmt: skip
 
 
