@@ -109,7 +109,8 @@ def _inside(groups: Integers, group: Integers, shares: Array, rng: np.random.Gen
     codes = np.empty(len(groups), dtype=np.int64)
     for number in np.unique(groups):
         values, links = np.flatnonzero(group == number), np.flatnonzero(groups == number)
-        ends = np.cumsum(shares[values] / shares[values].sum())
+        held = np.maximum(shares[values], 1e-300)  # even where noise has left none of them
+        ends = np.cumsum(held / held.sum())
         even = (rng.permutation(len(links)) + rng.random()) / len(links)
         codes[links] = values[np.minimum(np.searchsorted(ends, even, side="right"), len(values) - 1)]
     return codes

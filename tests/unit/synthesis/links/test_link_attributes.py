@@ -14,7 +14,7 @@ from duckdb_dp.linop import Array, Integers
 from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.synthesis.links.degrees import Measured
 from duckdb_dp.synthesis.links.kept import kept_shares
-from duckdb_dp.synthesis.links.link_attributes import NoisyAttribute, draw
+from duckdb_dp.synthesis.links.link_attributes import NoisyAttribute, _inside, draw
 from duckdb_dp.synthesis.links.measure_attributes import measure_attributes
 from duckdb_dp.synthesis.links.measure_limited import Wanted, measure_limited, wanted
 from duckdb_dp.synthesis.links.per_unit import NoisyTable
@@ -264,3 +264,10 @@ def test_pairs_of_many_values_are_measured_in_groups_where_noise_would_drown_the
     assert abs(float(np.corrcoef(found, codes["other"])[0, 1])) < 0.06
     shares = [np.bincount(one, weights, 24) / weights.sum() for one in (value, found)]
     assert np.abs(np.subtract(*shares)).sum() < 0.25
+
+
+def test_values_of_a_group_without_shares_are_drawn_evenly() -> None:
+    group, shares = np.array([0, 0, 1, 1]), np.array([0.4, 0.6, 0.0, 0.0])
+    drawn = _inside(np.repeat([0, 1], 1000), group, shares, np.random.default_rng(1))
+    assert np.bincount(drawn[:1000], minlength=4).tolist() == pytest.approx([400, 600, 0, 0], abs=2)
+    assert np.bincount(drawn[1000:], minlength=4).tolist() == pytest.approx([0, 0, 500, 500], abs=2)
