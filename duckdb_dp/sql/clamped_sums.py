@@ -158,8 +158,8 @@ class ClampedSums:
     noise of S does not include that of N, which would be most of it for numbers far from 0. Where S and N are there, sum(x) is
     S + c N, and count(*) is N plus the rows where x is not known, which cost nothing beside N. Where the request says the norm of what a
     unit adds, c is 0: that norm is meant of x, and would cut off nearly all of x - c where x is mostly far from the middle of its bounds.
-    Where the norm is chosen, sum(x) is that of x itself, and an average has both c = 0 and the middle, of which the one with the smaller
-    noise is shown: which one that is depends on where values mostly are, and their bounds do not say it.
+    Where the norm is chosen, sum(x) is that of x itself, and an average has both c = 0 and the middle, weighed by their noise: which one has
+    less depends on where values mostly are, and their bounds do not say it.
 
     Args:
         row: checks an expression over the columns of a row.
@@ -217,7 +217,7 @@ class ClampedSums:
         return "stddev" if _VARIANCES[type(kind)][1] else "variance"
 
     def centre(self, node: exp.Expr) -> float | None:
-        """c of avg = c + S / N; None for other expressions, and where there are two of which one is shown."""
+        """c of avg = c + S / N; None for other expressions, and where there are two."""
         if not is_aggregate(node) or not isinstance((asked := self._asked(node)).node, exp.Avg):
             return None
         centres = self._centres(self._sum(asked))
@@ -336,7 +336,7 @@ class ClampedSums:
         return Sum(where=one.where) if always else _rows_of(one, "known")
 
     def _centres(self, one: Sum) -> list[float]:
-        """The c that averages have, of which the one with the smaller noise is shown."""
+        """The c that averages have; of two, they are weighed."""
         middle = one.low / 2 + one.high / 2
         return {"": [middle], "typed": [0.0], "chosen": list(dict.fromkeys((0.0, middle)))}[self._norms]
 
@@ -353,13 +353,29 @@ class ClampedSums:
         found = [self._about(asked, replace(one, centre=centre), raw) for centre in centres]
         text = found[0]
         if len(found) > 1:
-            first, second = (
-                self._marker("s", self._places[replace(one, centre=centre)]).sql("duckdb") for centre in centres
-            )
-            less = f"coalesce({first} <= {second}, {first} IS NOT NULL)"
-            text = f"CASE WHEN {less} THEN {found[0]} ELSE {found[1]} END"
+            text = self._of_two(asked, one, centres[1], found)
         known = self._marker("k", self._places[self._known(one)]).sql("duckdb")
         return parse_one(f"CASE WHEN {known} THEN {text} END", dialect="duckdb")
+
+    def _of_two(self, asked: _Asked, one: Sum, centre: float, found: Sequence[str]) -> str:
+        """What is shown of the sums S of x and T of x - c: of variances and standard deviations what has less noise, and an average.
+
+        With noise of standard deviations s, t and n, the last of the count N, the average (1 - w) S / N + w (c + T / N) has the variance
+        ((1 - w)^2 s^2 + w^2 t^2 + (m - w c)^2 n^2) / N^2 about m, which is least where w = (s^2 + c m n^2) / (s^2 + t^2 + c^2 n^2). For m
+        stands what s and t alone make of both.
+        """
+        about = (one, replace(one, centre=centre))
+        s, t = (self._marker("s", self._places[each]).sql("duckdb") for each in about)
+        if type(asked.node) in _VARIANCES:
+            return f"CASE WHEN coalesce({s} <= {t}, {s} IS NOT NULL) THEN {found[0]} ELSE {found[1]} END"
+        rows = self._known(one)
+        total, n = self._place(rows).sql("duckdb"), self._marker("s", self._places[rows]).sql("duckdb")
+        c = f"CAST({centre!r} AS DOUBLE)"
+        first = self._place(about[0]).sql("duckdb")
+        second = f"({self._place(about[1]).sql('duckdb')} + {c} * {total})"
+        mean = f"({first} * {t} * {t} + {second} * {s} * {s}) / ({s} * {s} + {t} * {t}) / {total}"
+        share = f"({s} * {s} + {c} * {mean} * {n} * {n}) / ({s} * {s} + {t} * {t} + {c} * {c} * {n} * {n})"
+        return f"coalesce(({first} + {share} * ({second} - {first})) / {total}, {found[0]}, {found[1]})"  # one may have no bounds
 
     def _about(self, asked: _Asked, one: Sum, raw: bool) -> str:
         """An average, a variance or a standard deviation from the sums about one c, which are noted."""
