@@ -158,8 +158,8 @@ class ClampedSums:
     noise of S does not include that of N, which would be most of it for numbers far from 0. Where S and N are there, sum(x) is
     S + c N, and count(*) is N plus the rows where x is not known, which cost nothing beside N. Where the request says the norm of what a
     unit adds, c is 0: that norm is meant of x, and would cut off nearly all of x - c where x is mostly far from the middle of its bounds.
-    Where the norm is chosen, sum(x) is that of x itself, and an average has both c = 0 and the middle, weighed by their noise: which one has
-    less depends on where values mostly are, and their bounds do not say it.
+    Where the norm is chosen, sum(x) is that of x itself, and an average has both c = 0 and the middle, weighed by their noise: which one
+    has less depends on where values mostly are, and their bounds do not say it.
 
     Args:
         row: checks an expression over the columns of a row.

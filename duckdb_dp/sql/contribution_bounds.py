@@ -155,17 +155,17 @@ def check_apart(session: Session, known: Mapping[Name, Table], dataset: Dataset,
 
 
 def check_owner(session: Session, dataset: Dataset) -> None:
-    """Refuse links of a table whose rows are known to be somebody's by a join alone.
+    """Refuse links of a table whose rows are known to be somebody's by a join alone, other than those to the parents that tell it.
 
-    Their parents are several rows of one unit, and no bound is known on how many links of other units a parent's row changes.
+    A row of another table may have links of many units' rows, and no bound is known on how many of them a unit changes.
 
     Raises:
         DPError: it is such a table.
     """
     if owners.by_join(session, dataset):
         raise DPError(
-            f"'{dataset.name}' has no column that names the unit, so its links are not drawn; its rows alone are: dp_synthesize("
-            f"{dataset.argument}, ...)"
+            f"'{dataset.name}' has no column that names the unit, so its only links that can be drawn are each row's to the one that says whose "
+            f"it is; its rows alone are: dp_synthesize({dataset.argument}, ...)"
         )
 
 

@@ -8,7 +8,7 @@ from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain.domain import canonical
 from duckdb_dp.domain.types import column_type
-from duckdb_dp.errors import DPError, as_sql, nearest
+from duckdb_dp.errors import DPError, as_sql, nearest, quoted, quoted_name
 from duckdb_dp.sql import catalog
 from duckdb_dp.sql.arguments import Arguments, Place, UnknownDataset, candidates, find_dataset, flag, name_parts
 from duckdb_dp.sql.registry import Function, Rows, register
@@ -147,6 +147,34 @@ def declared_key(session: Session, dataset: Dataset) -> tuple[str, ...]:
             if tuple(part.lower() for part in reference.parent) == own:
                 return reference.key
     return ()
+
+
+def own_key(session: Session, dataset: Dataset, table: Table | None) -> tuple[str, ...]:
+    """The columns that identify the rows of a child table: its PRIMARY KEY, or those that a declared link refers to."""
+    own = () if table is None else table.key
+    return own or declared_key(session, dataset)
+
+
+def no_key(dataset: Dataset, reference: Reference) -> DPError:
+    """The error that a child table has no key, with the call that names one."""
+    if dataset.schema != SCHEMA:
+        own = quoted_name(dataset.name, "rowid")
+        return DPError(
+            f"'{dataset.name}' has no PRIMARY KEY that identifies its rows, as tables made from files have none; name a column that "
+            f'does and is no attribute, or rowid, and synthesise the table again: CALL dp_link({dataset.argument}, "references" := '
+            f"{{'rowid': {own}}})."
+        )
+    column, key = reference.columns[0], (reference.parent[2], reference.key[0])
+    return DPError(
+        f"{dataset.catalog} does not say which column identifies the rows of '{dataset.name}', and no link refers to them; declare "
+        f'it with the link, for a column that is not an attribute: CALL dp_link({dataset.argument}, "references" := '
+        f"{{{quoted(column)}: {quoted_name(*key)}, 'id': {quoted_name(dataset.name, 'id')}}})"
+    )
+
+
+def has_rowid(dataset: Dataset, table: Table) -> bool:
+    """Whether the rows of a dataset's table have a ``ROWID`` of DuckDB's own, and no column has its name."""
+    return dataset.schema != SCHEMA and not table.view and ROWID not in map(str.lower, table.columns)
 
 
 def with_rowid(session: Session, dataset: Dataset, columns: Mapping[str, str]) -> dict[str, str]:

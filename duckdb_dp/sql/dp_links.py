@@ -14,6 +14,7 @@ from duckdb_dp.request import Request, units
 from duckdb_dp.sql import (
     answer_size,
     catalog,
+    chosen_parents,
     contribution_bounds,
     dp_synthesize,
     key_types,
@@ -38,7 +39,7 @@ from duckdb_dp.sql.arguments import (
     whole_number,
     word,
 )
-from duckdb_dp.sql.dp_link import declared_key, references_of
+from duckdb_dp.sql.dp_link import no_key, own_key, references_of
 from duckdb_dp.sql.links import DEGREE, LINKED, Link, Side, from_request, tag
 from duckdb_dp.sql.registry import Function, register
 from duckdb_dp.sql.session import Session
@@ -51,6 +52,8 @@ MAX_LINKS = 1_000_000_000
 
 NUMBERED = "numbered"
 """No argument of users': full names of tables -> the declared columns that are no attributes in the call, but numbers."""
+OWN_KEY = "own_key"
+"""No argument of users': the columns that identify the rows of the child table."""
 
 
 def plan(session: Session, arguments: Arguments, place: Place) -> str:
@@ -159,11 +162,15 @@ def link_of(session: Session, dataset: Dataset, arguments: Arguments, place: Pla
     if dataset.auto_rows and (degree := whole_number(arguments, "max_degree", MAX_LINKS)) is not None:
         dataset = replace(dataset, max_rows=degree, auto_rows=False)
     check_bounded(dataset, "a call about links", takes="max_degree")
-    contribution_bounds.check_owner(session, dataset)
     table = catalog.of(session, dataset)
     references, distinct = references_of(session, dataset, table)
     tables = _synthetic(arguments.get("synthetic"))
     child, chosen = _choose(dataset, references, tables)
+    owned, one_parent = dataset, child is not None and chosen_parents.of_one(session, dataset, chosen[0][0])
+    if one_parent:
+        dataset = chosen_parents.of_parents(dataset, chosen[0][0])
+    else:
+        contribution_bounds.check_owner(session, dataset)
     numbered: Mapping[Name, Sequence[str]] = arguments.get(NUMBERED) or {}
     not_own = numbered.get((dataset.catalog, dataset.schema, dataset.name), ())
     declared = {name: a for name, a in session.declared(dataset, decimals=True).items() if name not in not_own}
@@ -172,14 +179,14 @@ def link_of(session: Session, dataset: Dataset, arguments: Arguments, place: Pla
     sides = [_side(session, one, synthetic, numbered.get(one.parent, ())) for one, synthetic in chosen]
     if child is not None:
         same = contribution_bounds.itself(dataset, sides[0].reference)  # then both sides have one key, and one order
-        unique = sides[0].reference.key if same else _own_key(session, dataset, table)
+        unique = sides[0].reference.key if same else tuple(arguments.get(OWN_KEY) or own_key(session, dataset, table))
         key = tuple(column for column in unique if column not in declared)
         # If a key contains references, its other columns identify synthetic rows, whose parents are not all known yet.
         referring = {column for reference in references for column in reference.columns}
         if not same and not referring.issuperset(key):
             key = tuple(column for column in key if column not in referring)
         if not key or (same and key != unique):
-            raise _no_key(dataset, sides[0].reference)
+            raise no_key(dataset, sides[0].reference)
         itself = Reference(
             columns=key, parent=(dataset.catalog, dataset.schema, dataset.name), key=key, role=dataset.name
         )
@@ -206,33 +213,18 @@ def link_of(session: Session, dataset: Dataset, arguments: Arguments, place: Pla
         cost = stable_cost(parse_budget(arguments, dataset), dataset.accounting)
     tagged = _tagged(dataset, table, (left, right))
     request = _request(dataset, (left, right), own, tagged, distinct, once, arguments, cost)
+    if one_parent:
+        request = replace(request, options=tuple(sorted([*request.options, ("one_parent", True)])))
     contribution_bounds.check_protection(dataset, (left, right), word(arguments, "protect", "") or None)
     check(request)
-    contribution_bounds.check_parents(session, known, dataset, (left, right))
     texts = [key_types.are_texts(catalog.find(known, side.reference.parent), side) for side in sides]
-    return key_types.with_texts(key_types.compared(from_request(request), table, known), texts)
-
-
-def _own_key(session: Session, dataset: Dataset, table: Table | None) -> tuple[str, ...]:
-    """The columns that identify the rows of a child table: its PRIMARY KEY, or those that a declared link refers to."""
-    own = () if table is None else table.key
-    return own or declared_key(session, dataset)
-
-
-def _no_key(dataset: Dataset, reference: Reference) -> DPError:
-    if dataset.schema != SCHEMA:
-        own = quoted_name(dataset.name, "rowid")
-        return DPError(
-            f"'{dataset.name}' has no PRIMARY KEY that identifies its rows, as tables made from files have none; name a column that "
-            f'does and is no attribute, or rowid, and synthesise the table again: CALL dp_link({dataset.argument}, "references" := '
-            f"{{'rowid': {own}}})."
-        )
-    column, key = reference.columns[0], (reference.parent[2], reference.key[0])
-    return DPError(
-        f"{dataset.catalog} does not say which column identifies the rows of '{dataset.name}', and no link refers to them; declare "
-        f'it with the link, for a column that is not an attribute: CALL dp_link({dataset.argument}, "references" := '
-        f"{{{quoted(column)}: {quoted_name(*key)}, 'id': {quoted_name(dataset.name, 'id')}}})"
-    )
+    link = from_request(request)
+    if one_parent:
+        link = replace(link, counted=chosen_parents.counted(session, owned, link, session.ledger.unit_key()))
+    else:
+        contribution_bounds.check_parents(session, known, dataset, (left, right))
+        link = key_types.compared(link, table, known)
+    return key_types.with_texts(link, texts)
 
 
 def _synthetic(asked: object) -> dict[str, str]:

@@ -131,6 +131,8 @@ def _key(session: Session, dataset: Dataset, request: Request, asked: object) ->
     """
     table = catalog.of(session, dataset)
     known = {} if table is None else dp_link.with_rowid(session, dataset, table.columns)
+    if table is not None and not table.key and dp_link.has_rowid(dataset, table):
+        known = {dp_link.ROWID: "BIGINT", **known}
     names = {attribute.name.lower() for attribute in request.attributes}
     if asked is None:
         own = () if table is None else table.key or dp_link.declared_key(session, dataset)

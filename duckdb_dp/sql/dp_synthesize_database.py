@@ -24,7 +24,7 @@ from duckdb_dp.sql import (
 )
 from duckdb_dp.sql.arguments import Arguments, Place, check_delta, flag, name_parts, whole_number, word
 from duckdb_dp.sql.ddl import Target
-from duckdb_dp.sql.dp_link import declared_key, references_of, with_rowid
+from duckdb_dp.sql.dp_link import ROWID, declared_key, has_rowid, references_of, with_rowid
 from duckdb_dp.sql.execute_database import Step
 from duckdb_dp.sql.precision import refuse
 from duckdb_dp.sql.registry import Function, Rows, register
@@ -225,19 +225,24 @@ def _steps(
     # The table's own rows can be referred to when all else of them is there.
     itself = [r for r in table.references if contribution_bounds.may_refer_to_itself(dataset, table, declared, r)]
     known, linking = drawn_references.references(session, dataset, table, tables, itself)
+    own = table.key or declared_key(session, dataset)
+    if (
+        known and not linking and not own and has_rowid(dataset, table)
+    ):  # its rows are told apart until they have their parents
+        own, table = (ROWID,), replace(table, columns={ROWID: "BIGINT", **table.columns})
     made = [reference for reference in known if session.ledger.dataset(*reference.parent) is not None]
     for reference in made:
         drawn_references.check_numbered(f"'{dataset.name}' refers to", by_name[reference.parent], reference.key)
     referring = {column for reference in table.references for column in reference.columns}
     if known and not linking:  # each row gets its parents by its own key
-        own_key = [column for column in table.key or declared_key(session, dataset) if column not in declared]
+        own_key = [column for column in own if column not in declared]
         other = [column for column in own_key if column not in referring]
         drawn_references.check_numbered(
             f"'{dataset.name}' refers to '{known[0].parent[2]}' and has the key", table, other or own_key
         )
     held = {column for reference in known for column in reference.columns}
     attributes = tuple(name for name in declared if name not in held)
-    numbering = number_columns(table, tables) or declared_key(session, dataset)
+    numbering = number_columns(table, tables) or own
     if owned_by_join:  # whose references are not drawn: numbers in their place would join with rows of any parent
         used = {column for one in tables for r in one.references if r.parent == table.name for column in r.key}
         numbering = tuple(column for column in numbering if column not in referring - used)
@@ -253,7 +258,7 @@ def _steps(
     plan_of.describe()
     plan_of.note_numbers(numbered)
     plan_of.note_references(copied, ownerless=owned_by_join)
-    own = full_name(*target, dataset.name)
+    whole_name = full_name(*target, dataset.name)
     fresh = {"fresh": True} if flag(arguments, "fresh") else {}
     if linking:
         synthetic = {reference.role: full_name(*target, reference.parent[2]) for reference in known}
@@ -265,7 +270,9 @@ def _steps(
         }
         if arguments.get("max_degree") is not None:
             more["max_degree"] = arguments["max_degree"]
-        yield Step(kind="links", dataset=dataset, target=plan_of, arguments=more, makes=own, last=True, unique=key)
+        yield Step(
+            kind="links", dataset=dataset, target=plan_of, arguments=more, makes=whole_name, last=True, unique=key
+        )
         return
     if not attributes:
         raise DPError(
@@ -281,7 +288,7 @@ def _steps(
         "method": word(arguments, "method", DEFAULT.method),
     }
     yield Step(
-        kind="rows", dataset=dataset, target=plan_of, arguments={**rows, **fresh}, makes=(*stages, own)[0], last=not known,
+        kind="rows", dataset=dataset, target=plan_of, arguments={**rows, **fresh}, makes=(*stages, whole_name)[0], last=not known,
         unique=key,
     )  # fmt: skip
     for place, reference in enumerate(known):
@@ -290,12 +297,13 @@ def _steps(
         more = {
             "synthetic": {dataset.name: stages[place], reference.role: parents},
             dp_links.NUMBERED: numbers,
+            dp_links.OWN_KEY: own,
             **fresh,
         }
         if own_rows and arguments.get("max_degree") is not None:
             more["max_degree"] = arguments["max_degree"]
         yield Step(
-            kind="parents", dataset=dataset, target=plan_of, arguments=more, makes=(*stages, own)[place + 1],
+            kind="parents", dataset=dataset, target=plan_of, arguments=more, makes=(*stages, whole_name)[place + 1],
             last=place == len(known) - 1, unique=key,
         )  # fmt: skip
 

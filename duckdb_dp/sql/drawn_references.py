@@ -1,18 +1,29 @@
 """Which references of tables dp_synthesize_database draws, and which declared columns are numbers therefore, and no attributes."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.errors import DPError, few
-from duckdb_dp.sql import catalog, contribution_bounds, dp_synthesize, owners
+from duckdb_dp.sql import catalog, chosen_parents, contribution_bounds, dp_synthesize, owners
 from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis.database import Reference, Table, is_link
 
 
-def referring(session: Session, tables: Iterable[Table]) -> list[Table]:
-    """The tables whose references are drawn, which those without a column of the unit have none of."""
-    found = [(table, session.ledger.dataset(*table.name)) for table in tables]
-    return [table for table, dataset in found if dataset is None or not owners.by_join(session, dataset)]
+def referring(session: Session, tables: Iterable[Table], *, joined: bool = True) -> list[Table]:
+    """The tables with the references that are drawn; without ``joined`` none of those whose owner only a join tells.
+
+    Links are drawn of tables to which others refer too, where these get their parents once the links are there.
+    """
+    found = []
+    for table in tables:
+        dataset = session.ledger.dataset(*table.name)
+        if dataset is not None and (joined or not owners.by_join(session, dataset)):
+            table = replace(table, references=tuple(chosen_parents.drawn(session, dataset, table.references)))
+        elif dataset is not None:
+            continue
+        found.append(table)
+    return found
 
 
 def references(
@@ -27,11 +38,11 @@ def references(
         itself: its references to itself that can be drawn.
     """
     names = {other.name for other in tables}
-    owned_by_join = owners.by_join(session, dataset)
-    known = [r for r in table.references if r.parent in names and r.parent != table.name and not owned_by_join]
+    possible = chosen_parents.drawn(session, dataset, table.references)
+    known = [r for r in possible if r.parent in names and r.parent != table.name]
     known += itself
     made = [reference for reference in known if session.ledger.dataset(*reference.parent) is not None]
-    linking = len(known) == 2 and is_link(table, referring(session, tables))
+    linking = len(known) == 2 and is_link(table, referring(session, tables, joined=False))
     if len(made) < len(known) and not (len(made) == 1 and linking):
         known = made  # links to a public table alone are of no unit
     return known, linking and len(known) == 2

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from duckdb_dp.counting.counts import words
-from duckdb_dp.counting.encode import full_name, literal, quote
+from duckdb_dp.counting.encode import literal, quote
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.counting.partners import NUMBER, ORIGINAL, partners_of
 from duckdb_dp.counting.units import UNIT
@@ -28,7 +28,8 @@ def counting(link: Link, unit_key: str) -> str:
     """
     if link.request.schema == SCHEMA:
         return synthetic_tables.UNCOUNTED
-    ctes = [f"{SIDES[place]} AS MATERIALIZED ({_parent(link, place, unit_key)})" for place in link.parents]
+    ctes = [link.counted.cte] if link.counted else []
+    ctes += [f"{SIDES[place]} AS MATERIALIZED ({_parent(link, place, unit_key)})" for place in link.parents]
     ctes.append(f"kept AS MATERIALIZED ({_kept(link, unit_key)})")
     ctes.append(f"joined AS MATERIALIZED ({_joined(link)})")
     domain = link.request.domain
@@ -60,8 +61,7 @@ def _parent(link: Link, place: int, unit_key: str, table: str | None = None) -> 
     held = [f"k{i}" for i in range(side.width)]
     numbers = [f"w{i}" for i in range(len(words(domain, link.cells)))]
     parts = [f"{sql} AS {n}" for n, sql in zip(numbers, worded(domain, link.cells, codes), strict=True)]
-    table = table or full_name(*side.reference.parent)
-    rows = coded(table, side.columns, link.keys(place, side.reference.key), strict=True)
+    rows = coded(table or link.parent(place), side.columns, link.keys(place, side.reference.key), strict=True)
     narrow = f"SELECT {', '.join([*held, *parts])} FROM ({rows})"
     fields = ", ".join(f"{name} := {name}" for name in numbers)
     first = f"min(struct_pack(h := hash({', '.join([literal(unit_key), *held, *numbers])}), {fields})) AS m"
@@ -82,8 +82,7 @@ def _kept(link: Link, unit_key: str) -> str:
     protected = units(request.unit)
     extra = [column for columns in protected for column in columns]
     marks = [f"u{i}" for i in range(len(extra))]
-    table = full_name(request.catalog, request.schema, request.table)
-    rows = coded(table, link.per_row, [*keys, *(link.unit(column) for column in extra)], strict=True)
+    rows = coded(link.table, link.per_row, [*keys, *(link.unit(column) for column in extra)], strict=True)
     codes = codes_of([attribute for _, attribute in link.per_row])
     held = [f"k{i} AS {name}" for i, name in enumerate([*names, *marks])]
     numbers = [f"w{i}" for i in range(len(words(request.domain, link.cells)))]
@@ -126,8 +125,7 @@ def _count_joined(link: Link) -> str:
 
 def _count_linked(link: Link, place: int) -> str:
     if link.sides[place].child:  # its rows are the links, and those that have no parent
-        table = full_name(link.request.catalog, link.request.schema, link.request.table)
-        rows = f"(SELECT count(*) FROM ({coded(table, link.per_row, [], strict=True)}))"
+        rows = f"(SELECT count(*) FROM ({coded(link.table, link.per_row, [], strict=True)}))"
         linked = "(SELECT count(*) FROM joined)"
         return f"SELECT unnest([0::BIGINT, 1]) AS w0, unnest([{rows} - {linked}, {linked}]) AS n"
     on = " AND ".join(f"joined.{end} = s.k{i}" for i, end in enumerate(link.ends(place)))
@@ -220,11 +218,10 @@ def promise(link: Link) -> str:
     held = list(dict.fromkeys([*keys, *(column for columns in owners for column in columns)]))
     names = {sql: f"p{i}" for i, sql in enumerate(held)}
     present = " AND ".join(f"{sql} IS NOT NULL" for sql in held)
-    table = full_name(request.catalog, request.schema, request.table)
     some = f"SELECT {', '.join(f'{sql} AS {name}' for sql, name in names.items())}"
     groups = [", ".join(names[column] for column in columns) for columns in owners]
     degrees = " UNION ALL ".join(
-        f"SELECT max(n) AS most FROM (SELECT count(*) AS n FROM ({some} FROM {table} WHERE {present}) GROUP BY {group})"
+        f"SELECT max(n) AS most FROM (SELECT count(*) AS n FROM ({some} FROM {link.table} WHERE {present}) GROUP BY {group})"
         for group in groups
     )
     return f"SELECT coalesce(max(most), 0) <= {request.max_rows} AS kept FROM ({degrees})"

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import final
 
-from duckdb_dp.counting.encode import quote
+from duckdb_dp.counting.encode import full_name, quote
 from duckdb_dp.domain.domain import Attribute, Clique
 from duckdb_dp.request import Request
 from duckdb_dp.sql.provenance import PublicTable
@@ -73,6 +73,21 @@ class Side:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """The rows of a child table and of its parents that are counted, where not all of them are.
+
+    Attributes:
+        cte: a CTE that both read.
+        children, parents: SQL of the rows.
+    """
+
+    cte: str
+    children: str
+    parents: str
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
     """The link that a dp_links or dp_quality call counts.
 
@@ -82,6 +97,7 @@ class Link:
         own: the link table's own attributes in use.
         distinct: whether a pair counts once, however often it occurs.
         as_text: whether keys are compared as text, because their types differ or are not known, so that no cast can fail.
+        counted: the rows that are counted; None where those of the tables are.
     """
 
     request: Request
@@ -89,6 +105,17 @@ class Link:
     own: tuple[Attribute, ...]
     distinct: bool
     as_text: tuple[bool, bool]
+    counted: Counted | None = None
+
+    @property
+    def table(self) -> str:
+        """SQL of the rows with the foreign keys."""
+        request = self.request
+        return self.counted.children if self.counted else full_name(request.catalog, request.schema, request.table)
+
+    def parent(self, place: int) -> str:
+        """SQL of the rows that the foreign key on one end refers to."""
+        return self.counted.parents if self.counted else full_name(*self.sides[place].reference.parent)
 
     @property
     def cells(self) -> Clique:

@@ -105,7 +105,7 @@ def source(found: Family, name: Name, unit: Sequence[str], columns: Iterable[str
     return Source(
         sql=f"SELECT {', '.join([*chosen, *named])} FROM {_from(found, member)}",
         owner=tuple(unit),
-        types=() if member.owner else _owner_types(found, member),
+        types=() if member.owner else owner_types(found, member),
         lookup=None if member.owner else _lookup(found, member, chosen),
     )
 
@@ -149,7 +149,7 @@ def _owner(member: Member, number: int) -> list[str]:
     return [f"t.{quote(column)}" for column in member.owner] or [f"p.o{i}" for i in range(number)]
 
 
-def _owner_types(found: Family, member: Member) -> tuple[str, ...]:
+def owner_types(found: Family, member: Member) -> tuple[str, ...]:
     """The types of the columns in which a row's owner is found: those of the table that names it, which may be other whole numbers."""
     while not member.owner:
         member = _parent(found, member.references[0].parent, member)
@@ -161,18 +161,23 @@ def _from(found: Family, member: Member) -> str:
     table = f"{full_name(*member.name)} AS t"
     if of_itself(found, member):
         return table
+    texts = as_texts(found, member)
+    on = " AND ".join(
+        f"{plain(f't.{quote(own)}', text)} = p.k{i}"
+        for i, (text, own) in enumerate(zip(texts, member.references[0].columns, strict=True))
+    )
+    join = "SEMI JOIN" if member.owner else "JOIN"
+    return f"{table} {join} ({_led(found, member, texts)}) AS p ON {on}"
+
+
+def as_texts(found: Family, member: Member) -> list[bool]:
+    """Which columns of the reference that leads a member's rows to their owners are compared with the parent's as texts."""
     first = member.references[0]
     parent = _parent(found, first.parent, member)
     pairs = [
         (_type(member, own), _type(parent, key)) for own, key in zip(first.columns, first.parent_columns, strict=True)
     ]
-    texts = [one == "VARCHAR" or (one != other and not {one, other} <= WHOLE) for one, other in pairs]
-    on = " AND ".join(
-        f"{_plain(f't.{quote(own)}', text)} = p.k{i}"
-        for i, (text, own) in enumerate(zip(texts, first.columns, strict=True))
-    )
-    join = "SEMI JOIN" if member.owner else "JOIN"
-    return f"{table} {join} ({_led(found, member, texts)}) AS p ON {on}"
+    return [one == "VARCHAR" or (one != other and not {one, other} <= WHOLE) for one, other in pairs]
 
 
 def _led(found: Family, member: Member, texts: Sequence[bool]) -> str:
@@ -180,14 +185,14 @@ def _led(found: Family, member: Member, texts: Sequence[bool]) -> str:
     first = member.references[0]
     parent = _parent(found, first.parent, member)
     keys = zip(first.parent_columns, texts, strict=True)
-    named = [f"{_plain(f't.{quote(key)}', text)} AS k{i}" for i, (key, text) in enumerate(keys)]
+    named = [f"{plain(f't.{quote(key)}', text)} AS k{i}" for i, (key, text) in enumerate(keys)]
     distinct = ""
     if not member.owner:
         numbers = zip(count(), _owner(parent, len(found.unit)), unit_types(found), strict=False)
         # Texts by their bytes: under a collation DISTINCT would take two people for one.
         own = bool(parent.owner)
         texts_too = ((i, sql, own and type_ == "VARCHAR") for i, sql, type_ in numbers)
-        named += [f"{f'decode({_plain(sql, text)})' if text else sql} AS o{i}" for i, sql, text in texts_too]
+        named += [f"{f'decode({plain(sql, text)})' if text else sql} AS o{i}" for i, sql, text in texts_too]
         distinct = "" if _one_owner(found, member) else "DISTINCT "
     return f"SELECT {distinct}{', '.join(named)} FROM {_from(found, parent)}"
 
@@ -224,6 +229,6 @@ def _type(member: Member, column: str) -> str:
     return found
 
 
-def _plain(sql: str, text: bool) -> str:
-    """SQL of a key; of texts their bytes, whatever collation a column has."""
+def plain(sql: str, text: bool) -> str:
+    """SQL of a key, to be compared; of texts their bytes, whatever collation a column has."""
     return f"encode(TRY_CAST({sql} AS VARCHAR))" if text else sql

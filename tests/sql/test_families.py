@@ -297,9 +297,7 @@ def test_bounds_that_each_request_chooses(exact: Loaded) -> None:
 
 @pytest.mark.slow
 def test_links_and_databases(hospital: Loaded) -> None:
-    """A table that names the unit is linked; of others rows alone are made, and all steps spend the one budget."""
-    line = hospital.refused("FROM dp_links('drugs', synthetic := {'drugs': 'd', 'visits': 'v'}, rho := 1)")
-    assert "'drugs' has no column that names the unit" in line
+    """A table that names the unit is linked; others get parents, and all steps spend the one budget."""
     steps = hospital(
         "SELECT dataset, what, note FROM dp_synthesize_database('main', target := 'syn', tables := ['patients', 'visits', 'drugs'], rho := 1e6)"
     )
@@ -307,8 +305,9 @@ def test_links_and_databases(hospital: Loaded) -> None:
         ("patients", "rows"),
         ("visits", "links to patients and clinics"),
         ("drugs", "rows"),
+        ("drugs", "parents in visits"),
     ]
-    assert "'drugs' has no column of the unit, so its rows get no visit_id" in steps[-1][2]
+    assert hospital("SELECT count(*) FROM syn.drugs SEMI JOIN syn.visits USING (visit_id)")[0][0] > 100
     assert hospital("SELECT count(*) FROM syn.visits SEMI JOIN syn.patients USING (patient_id)")[0][0] > 100
     assert [round(spent) for (spent,) in hospital("SELECT spent FROM dp_budget() WHERE dataset = 'patients'")] == [1e6]
 

@@ -1,0 +1,122 @@
+"""Links of tables whose rows are somebody's by a join alone: of each unit one parent is counted, with its children."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+from duckdb_dp.accounting.ledger import Dataset
+from duckdb_dp.counting.encode import full_name, literal, quote
+from duckdb_dp.counting.engines.source import SCHEMA
+from duckdb_dp.sql import owners
+from duckdb_dp.sql.family import Family, Member, family
+from duckdb_dp.sql.links import Counted, Link
+from duckdb_dp.sql.session import Session
+from duckdb_dp.synthesis.database import Reference
+
+OWNER = "_dp_owner"
+"""Columns that name a row's owner, with a number; no table of the user's has such names."""
+
+
+def drawn(session: Session, dataset: Dataset, references: Sequence[Reference]) -> list[Reference]:
+    """The references of a table whose links can be drawn: all of them, or that to its parents where only a join names the unit."""
+    if not owners.by_join(session, dataset):
+        return list(references)
+    return [reference for reference in references if of_one(session, dataset, reference)]
+
+
+def of_one(session: Session, dataset: Dataset, reference: Reference) -> bool:
+    """Whether one parent of each unit is counted: a child table refers by it to rows that are a unit's, and not to the unit.
+
+    It is the reference that says whose the child rows are, and the unit has a type whose equal values are the same ones.
+    """
+    if dataset.schema == SCHEMA or dataset.member is None or dataset.member.view is not None:
+        return False
+    found = family(session, dataset)
+    member = found.member((dataset.catalog, dataset.schema, dataset.name))
+    if member is None or not member.references or found.member(member.references[0].parent) is None:
+        return False
+    first = member.references[0]
+    own = (_folded(first.parent), *_pairs(first.columns, first.parent_columns))
+    if own != (_folded(reference.parent), *_pairs(reference.columns, reference.key)):
+        return False
+    plain = owners.PLAIN | {"VARCHAR"}
+    return {*_folded(first.columns)} != {*_folded(member.owner)} and {*owners.owner_types(found, member)} <= plain
+
+
+def of_parents(dataset: Dataset, reference: Reference) -> Dataset:
+    """The dataset with a parent for its unit, as it is where one of them is counted of each unit."""
+    columns = reference.columns
+    return replace(dataset, unit=columns[0] if len(columns) == 1 else json.dumps([columns], separators=(",", ":")))
+
+
+def counted(session: Session, dataset: Dataset, link: Link, unit_key: str) -> Counted:
+    """The rows that are counted: of each unit one parent, the one with the least keyed hash, and the children of that one.
+
+    In both, the first column of the key holds the unit and the others 0. So rows of two units are of two parents, whatever keys the
+    tables hold, and a unit is one parent with its links, which is what links of a parent protect.
+
+    Privacy: SQL of private rows. A unit changes one parent, which its own rows alone choose.
+    """
+    found = family(session, dataset)
+    member = found.member((dataset.catalog, dataset.schema, dataset.name))
+    assert member is not None
+    first = member.references[0]
+    parent = found.member(first.parent)
+    assert parent is not None
+    texts = owners.as_texts(found, member)
+    child, side = link.sides
+    of_parent = [attribute.name for attribute in side.attributes]
+    of_child = [attribute.name for attribute in child.attributes]
+    ours = _keyed(found, parent, of_parent, first.parent_columns, texts)
+    theirs = _keyed(found, member, of_child, first.columns, texts)
+    width = len(found.unit)
+    unit = [f"o{i}" for i in range(width)]
+    keys = [f"k{i}" for i in range(len(texts))]
+    held = [*keys, *(f"v{i}" for i in range(len(of_parent)))]
+    present = " AND ".join(f"{name} IS NOT NULL" for name in [*unit, *keys])
+    order = ", ".join(f"{one} ASC" for one in [f"hash({', '.join([literal(unit_key), *unit, *held])})", *held])
+    chosen = f"SELECT * FROM ({ours}) WHERE {present} QUALIFY row_number() OVER (PARTITION BY {', '.join(unit)} ORDER BY {order}) = 1"
+    both = " AND ".join(f"c.{name} = p.{name}" for name in [*unit, *keys])
+    return Counted(
+        cte=f"chosen AS MATERIALIZED ({chosen})",
+        parents=f"(SELECT {_shown(of_parent, side.reference.key, unit)} FROM chosen p)",
+        children=f"(SELECT {_shown(of_child, side.reference.columns, unit)} FROM ({theirs}) c SEMI JOIN chosen p ON {both})",
+    )
+
+
+def _keyed(found: Family, member: Member, columns: Sequence[str], keys: Sequence[str], texts: Sequence[bool]) -> str:
+    """SELECT of a member's rows: the owner (o0, ...), a key (k0, ...) as it is compared, and columns (v0, ...)."""
+    aliases = [f"{OWNER}{i}" for i in range(len(found.unit))]
+    shown = list(dict.fromkeys([*columns, *keys]))
+    source = owners.source(found, member.name, aliases, shown)
+    rows = full_name(*member.name) if source is None else f"({source.sql})"
+    names = member.owner if source is None else aliases
+    types = owners.owner_types(found, member)
+    guarded = [
+        f"encode(TRY_CAST({quote(name)} AS VARCHAR))"
+        if type_ == "VARCHAR"
+        else f"CASE WHEN typeof({quote(name)}) = {literal(type_)} THEN {quote(name)} END"
+        for name, type_ in zip(names, types, strict=True)
+    ]
+    parts = [
+        *(f"{sql} AS o{i}" for i, sql in enumerate(guarded)),
+        *(f"{owners.plain(quote(key), text)} AS k{i}" for i, (key, text) in enumerate(zip(keys, texts, strict=True))),
+        *(f"{quote(column)} AS v{i}" for i, column in enumerate(columns)),
+    ]
+    return f"SELECT {', '.join(parts)} FROM {rows}"
+
+
+def _shown(columns: Sequence[str], key: Sequence[str], unit: Sequence[str]) -> str:
+    """The columns under their own names, and the unit in place of the key."""
+    owner = unit[0] if len(unit) == 1 else f"row({', '.join(unit)})"
+    values = [owner, *("0" for _ in key[1:])]
+    named = [f"{value} AS {quote(name)}" for value, name in zip(values, key, strict=True)]
+    return ", ".join([*(f"v{i} AS {quote(column)}" for i, column in enumerate(columns)), *named])
+
+
+def _pairs(columns: Sequence[str], keys: Sequence[str]) -> list[tuple[str, str]]:
+    return sorted((one.lower(), other.lower()) for one, other in zip(columns, keys, strict=True))
+
+
+def _folded(name: Sequence[str]) -> tuple[str, ...]:
+    return tuple(part.lower() for part in name)
