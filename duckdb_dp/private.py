@@ -200,14 +200,14 @@ def _chosen(clip: Clip, counts: Exact, bits: EntropySource) -> Array:
     Privacy: spends at most what a selection of clip.epsilon and one of clip.steep cost.
     """
     from duckdb_dp.noise.select import exponential  # for import time: only chosen bounds are selected
-    from duckdb_dp.plan.clipping import LEAST, SCORE_ERROR
+    from duckdb_dp.plan.clipping import LEAST, NONE, SCORE_ERROR
 
     assert isinstance(counts, ExactSums)
     if clip.epsilon < LEAST:
-        return np.array([0, 0, 0, clip.lowest], np.float64)
+        return np.array([0, 0, 0, clip.lowest, NONE], np.float64)
     owners = counts.owners(clip.sums[0], clip.size)
     choice = exponential(clip.scores(owners), 1.0, clip.epsilon, error=SCORE_ERROR, bits=bits)
     if not clip.goes_on(choice):
-        return np.array([choice, choice, choice, clip.lowest], np.float64)
+        return np.array([choice, choice, choice, clip.lowest, NONE], np.float64)
     steep = exponential(clip.steep_scores(owners, choice), 1.0, clip.steep, error=SCORE_ERROR, bits=bits)
-    return np.array([clip.moved(choice, steep), choice, steep, clip.lowest], np.float64)
+    return np.array([clip.moved(choice, steep), choice, steep, clip.lowest, NONE], np.float64)

@@ -9,9 +9,12 @@ import numpy as np
 from duckdb_dp.grouped_sums import PER_OCTAVE
 from duckdb_dp.linop import Array, Integers
 
-NONE = 4
-"""Octaves below the smallest bound of numbers. With too few owners to tell a bound the weights draw the smallest candidates: then
-there is none, and no answer."""
+NONE, FORMER_NONE = 8, 4
+"""Octaves below the smallest bound of numbers, and in releases that do not store how many there were.
+
+With too few owners to tell a bound the weights draw the smallest candidates: then there is none, and no answer. An octave has a quarter of
+the probability of the one below. So one such choice in 4^NONE is a bound that is far too small: of 4 octaves one in 256.
+"""
 
 OF_CHOICE = 0.3
 """Part of a sum's cost that chooses its bound."""
@@ -122,11 +125,16 @@ class Clip:
             return np.array([self.declared])
         return np.exp2(self.lowest + np.arange(self.size) / PER_OCTAVE)
 
-    def bound(self, choice: int, lowest: int | None = None) -> float:
-        """The bound of that number, among candidates from 2^lowest if that was another one; NaN where it stands for none."""
+    def bound(self, choice: int, lowest: int | None = None, none: int = NONE) -> float:
+        """The bound of that number, among candidates from 2^lowest if that was another one; NaN where it stands for none.
+
+        Args:
+            choice: the number.
+            lowest, none: the octave of the smallest candidate, and how many octaves stand for none, where it was drawn.
+        """
         if self.declared is not None:
             return self.declared
-        if self.numbers and self.chosen and choice < NONE * PER_OCTAVE:
+        if self.numbers and self.chosen and choice < none * PER_OCTAVE:
             return math.nan
         found = float(np.exp2((self.lowest if lowest is None else lowest) + choice / PER_OCTAVE))
         return float(math.floor(found)) if self.rows else found

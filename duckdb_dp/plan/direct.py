@@ -15,7 +15,7 @@ from duckdb_dp.noise.kinds import GAUSSIAN, LAPLACE, NOISES
 from duckdb_dp.plan.base import Measurement, Plan
 from duckdb_dp.plan.choose import PrivacyCost, choose
 from duckdb_dp.plan.chosen_bounds import OF_BOUNDS
-from duckdb_dp.plan.clipping import NONE, OF_CHOICE, ROWS, STEEP, Clip, lost
+from duckdb_dp.plan.clipping import FORMER_NONE, NONE, OF_CHOICE, ROWS, STEEP, Clip, lost
 from duckdb_dp.plan.histogram import Histogram
 from duckdb_dp.plan.prefixes import prefixes
 from duckdb_dp.plan.searched import PLAN
@@ -211,8 +211,9 @@ class DirectPlan:
         if clip is None or not clip.chosen:
             return None if clip is None else clip.bound(0)
         choice, one = arrays[clip.name], self.sums[clip.sums[0]][1]
-        former = one.former_lowest - NONE * clip.numbers if one.norm else clip.lowest
-        return clip.bound(int(choice[0]), int(choice[3]) if len(choice) > 3 else former)
+        former = one.former_lowest - FORMER_NONE * clip.numbers if one.norm else clip.lowest
+        lowest, none = [*map(int, choice[3:]), *(former, FORMER_NONE)[len(choice[3:]) :]]
+        return clip.bound(int(choice[0]), lowest, none)
 
     @cached_property
     def measurements(self) -> tuple[Measurement, ...]:

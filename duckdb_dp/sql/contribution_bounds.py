@@ -164,8 +164,8 @@ def check_owner(session: Session, dataset: Dataset) -> None:
     """
     if owners.by_join(session, dataset):
         raise DPError(
-            f"'{dataset.name}' has no column that names the unit, so its only links that can be drawn are each row's to the one that says whose "
-            f"it is; its rows alone are: dp_synthesize({dataset.argument}, ...)"
+            f"'{dataset.name}' has no column that names the unit, so the only links that can be drawn are those to the table that says "
+            f"whose its rows are; its rows alone are: dp_synthesize({dataset.argument}, ...)"
         )
 
 

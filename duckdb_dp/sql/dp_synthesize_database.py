@@ -24,7 +24,7 @@ from duckdb_dp.sql import (
 )
 from duckdb_dp.sql.arguments import Arguments, Place, check_delta, flag, name_parts, whole_number, word
 from duckdb_dp.sql.ddl import Target
-from duckdb_dp.sql.dp_link import ROWID, declared_key, has_rowid, references_of, with_rowid
+from duckdb_dp.sql.dp_link import references_of, with_rowid
 from duckdb_dp.sql.execute_database import Step
 from duckdb_dp.sql.precision import refuse
 from duckdb_dp.sql.registry import Function, Rows, register
@@ -225,11 +225,7 @@ def _steps(
     # The table's own rows can be referred to when all else of them is there.
     itself = [r for r in table.references if contribution_bounds.may_refer_to_itself(dataset, table, declared, r)]
     known, linking = drawn_references.references(session, dataset, table, tables, itself)
-    own = table.key or declared_key(session, dataset)
-    if (
-        known and not linking and not own and has_rowid(dataset, table)
-    ):  # its rows are told apart until they have their parents
-        own, table = (ROWID,), replace(table, columns={ROWID: "BIGINT", **table.columns})
+    table, own = drawn_references.with_own_key(session, dataset, table, needed=bool(known) and not linking)
     made = [reference for reference in known if session.ledger.dataset(*reference.parent) is not None]
     for reference in made:
         drawn_references.check_numbered(f"'{dataset.name}' refers to", by_name[reference.parent], reference.key)

@@ -7,7 +7,7 @@ import pytest
 
 from duckdb_dp.grouped_sums import PER_OCTAVE, GroupedSums, Sum
 from duckdb_dp.plan.choose import PrivacyCost
-from duckdb_dp.plan.clipping import BEYOND, NONE, OVER, STEEP, Clip
+from duckdb_dp.plan.clipping import BEYOND, FORMER_NONE, NONE, OVER, STEEP, Clip
 from duckdb_dp.plan.direct import DirectPlan
 
 SIZE, EPSILON = 40 * PER_OCTAVE + 1, 0.16
@@ -126,10 +126,33 @@ def test_releases_that_do_not_store_their_smallest_bound_are_read_as_they_were_d
     plan = DirectPlan(parts=(part,), cost=PrivacyCost(beta=1.0, epsilon=1.0), auto=True)
     (clip,) = plan.clips
     assert clip.numbers
-    former = one.former_lowest - NONE
+    former = one.former_lowest - FORMER_NONE
     place = PER_OCTAVE * (3 - former)
     assert plan.bound(0, {clip.name: np.array([place, place, place])}) == 8.0
     place = PER_OCTAVE * (3 - clip.lowest)
     assert plan.bound(0, {clip.name: np.array([place, place, place, clip.lowest])}) == 8.0
     assert np.isnan(plan.bound(0, {clip.name: np.array([0, 0, 0, clip.lowest])}) or 0.0)
     assert np.isnan(plan.bound(0, {clip.name: np.zeros(1)}) or 0.0)
+
+
+def test_too_few_owners_hardly_ever_draw_a_bound() -> None:
+    """A bound far too small would be a confident wrong answer; no bound is no answer."""
+    one = clip(numbers=True, size=60 * PER_OCTAVE)
+    owners = np.zeros(one.size + 1, np.int64)
+    owners[40 * PER_OCTAVE] = 3
+    scores = one.scores(owners) * one.epsilon / 2
+    drawn = np.exp(scores - scores.max())
+    told = np.array([not math.isnan(one.bound(i)) for i in range(one.size)])
+    assert drawn[told].sum() < 1e-4 * drawn.sum()
+
+
+def test_releases_of_fewer_octaves_below_keep_their_bounds() -> None:
+    one = Sum(value="x", low=1.0, high=5.0, centre=3.0, norm="INTEGER")
+    part = GroupedSums(
+        number=1, columns=(), where="", clique=(), size=1, groups=None, labels=(), sums=(one,), outputs=()
+    )
+    plan = DirectPlan(parts=(part,), cost=PrivacyCost(beta=1.0, epsilon=1.0), auto=True)
+    (clip,) = plan.clips
+    place = FORMER_NONE * PER_OCTAVE
+    assert plan.bound(0, {clip.name: np.array([place, place, place, -5])}) == 2.0 ** (FORMER_NONE - 5)
+    assert np.isnan(plan.bound(0, {clip.name: np.array([place, place, place, -5, NONE])}) or 0.0)
