@@ -1,0 +1,108 @@
+"""Rows whose parents are rows of the unit: orders of customers, lines of orders, and parts of lines."""
+
+import pytest
+
+from tests.conftest import Loaded
+
+KEYS = {
+    "INTEGER": "({})",
+    "UUID": "(lpad(hex({}), 32, '0'))::UUID",
+    "VARCHAR": "'k' || ({})",
+    "VARCHAR COLLATE NOCASE": "'k' || ({})",
+    "HUGEINT": "({})::HUGEINT",
+}
+MADE = "CALL dp_synthesize_database('main', target := 'syn', tables := {}, rho := 1e6)"
+NAMES = ["clients", "orders", "lines", "parts"]
+
+
+def tables(type_: str, *, keyed: bool = True) -> str:
+    """Channel 0 has one line for each order, 1 two, and 2 four, whose kinds are mostly the channel; columns named as inside."""
+    key = KEYS[type_].format
+    own = " PRIMARY KEY" if keyed else ""
+    return f"""
+    CREATE TABLE clients (id {type_} PRIMARY KEY, sex INTEGER);
+    CREATE TABLE orders ("o id" {type_} PRIMARY KEY, id {type_} REFERENCES clients (id), v0 INTEGER);
+    CREATE TABLE lines (k0 INTEGER PRIMARY KEY, "o id" {type_} REFERENCES orders ("o id"), o0 INTEGER);
+    CREATE TABLE parts (p INTEGER{own}, k0 INTEGER REFERENCES lines (k0), good BOOLEAN);
+    INSERT INTO clients SELECT {key("i")}, i % 2 FROM range(300) r(i);
+    INSERT INTO orders SELECT {key("i")}, {key("i % 300")}, i * 7 % 3 FROM range(900) r(i);
+    INSERT INTO lines SELECT row_number() OVER () - 1, {key("i")}, (i * 7 % 3 + (n = 3)::INTEGER) % 3 FROM range(900) r(i), range(4) s(n)
+        WHERE n < 2 ^ (i * 7 % 3);
+    INSERT INTO parts SELECT i, i % 2000, i % 3 = 0 FROM range(4000) r(i);
+    CALL dp_protect(['clients', 'orders', 'lines', 'parts'], unit := 'clients.id', rho := 1e9,
+        max_rows := {{'orders': 3, 'lines': 12, 'parts': 30}});
+    CALL dp_attributes('clients', {{'sex': [0, 1]}}); CALL dp_attributes('orders', {{'v0': [0, 1, 2]}});
+    CALL dp_attributes('lines', {{'o0': [0, 1, 2]}}); CALL dp_attributes('parts')
+    """
+
+
+@pytest.mark.some(1)
+@pytest.mark.parametrize("type_", list(KEYS))
+def test_each_row_gets_a_parent_that_is_there_and_fits(exact: Loaded, type_: str) -> None:
+    exact(tables(type_))
+    steps = exact(MADE.format(NAMES))
+    assert [step[2] for step in steps] == [
+        "rows", "rows", "parents in clients", "rows", "parents in orders", "rows", "parents in lines",
+    ]  # fmt: skip
+    for child, parent, key in (("orders", "clients", "id"), ("lines", "orders", "o id"), ("parts", "lines", "k0")):
+        assert exact(f'SELECT count(*) FROM syn.{child} SEMI JOIN syn.{parent} USING ("{key}")') == exact(
+            f"SELECT count(*) FROM syn.{child}"
+        )
+    numbers = exact(
+        'SELECT v0, avg(n) FROM (SELECT v0, count(k0) AS n FROM syn.orders LEFT JOIN syn.lines USING ("o id") GROUP BY "o id", v0) '
+        "GROUP BY v0 ORDER BY v0"
+    )
+    assert [round(n, 0) for _, n in numbers] == [1, 2, 4]
+    ((alike,),) = exact('SELECT avg((v0 = o0)::INTEGER) FROM syn.orders JOIN syn.lines USING ("o id")')
+    assert alike > 0.7  # 0.86 of those that are there, and a third by chance
+
+
+def test_rows_without_a_key_are_numbered(exact: Loaded) -> None:
+    exact(tables("INTEGER", keyed=False))
+    exact(MADE.format(NAMES))
+    ((rows, keys, linked),) = exact(
+        "SELECT count(*), count(DISTINCT rowid), count(k0) FROM syn.parts SEMI JOIN syn.lines USING (k0)"
+    )
+    assert rows == keys == linked > 3000
+
+
+def test_a_key_of_two_columns_leads_to_a_parent(exact: Loaded) -> None:
+    """Where one of the columns names the unit, and where the unit has two itself."""
+    exact("""
+    CREATE TABLE students (id INTEGER, school VARCHAR, sex INTEGER, PRIMARY KEY (id, school));
+    CREATE TABLE terms (id INTEGER, school VARCHAR, term INTEGER, points INTEGER, PRIMARY KEY (id, school, term),
+        FOREIGN KEY (id, school) REFERENCES students (id, school));
+    CREATE TABLE exams (exam INTEGER PRIMARY KEY, id INTEGER, school VARCHAR, term INTEGER, grade INTEGER,
+        FOREIGN KEY (id, school, term) REFERENCES terms (id, school, term));
+    INSERT INTO students SELECT i // 2, ['x', 'y'][1 + i % 2], i % 2 FROM range(300) r(i);
+    INSERT INTO terms SELECT i // 2, ['x', 'y'][1 + i % 2], t, i % 4 FROM range(300) r(i), range(3) s(t);
+    INSERT INTO exams SELECT row_number() OVER (), id, school, term, points FROM terms, range(2);
+    CALL dp_protect(['students', 'terms', 'exams'], unit := [['students.id', 'students.school']], rho := 1e9, max_rows := 6);
+    CALL dp_attributes('students', {'sex': [0, 1]}); CALL dp_attributes('terms', {'points': [0, 1, 2, 3]});
+    CALL dp_attributes('exams', {'grade': [0, 1, 2, 3]})
+    """)
+    exact(MADE.format(["students", "terms", "exams"]))
+    ((alike, rows),) = exact(
+        "SELECT avg((points = grade)::INTEGER), count(*) FROM syn.exams JOIN syn.terms USING (id, school, term)"
+    )
+    assert alike > 0.8
+    assert rows > 1500
+
+
+def test_links_to_others_are_refused_before_a_charge(exact: Loaded) -> None:
+    """Lines name no client, so that nothing bounds what one client changes in the links of a ware."""
+    exact(
+        "CREATE TABLE wares (ware INTEGER PRIMARY KEY, kind INTEGER); INSERT INTO wares SELECT i, i % 2 FROM range(5) r(i)"
+    )
+    exact("CALL dp_public('wares')")
+    made = tables("INTEGER").replace("o0 INTEGER)", "o0 INTEGER, ware INTEGER REFERENCES wares (ware))")
+    exact(made.replace("% 3 FROM range(900) r(i), range(4)", "% 3, i % 5 FROM range(900) r(i), range(4)"))
+    exact("CREATE TABLE l AS FROM dp_synthesize('lines', key := 'k0', rho := 1)")
+    before = exact.charges()
+    line = exact.refused("FROM dp_links('lines', synthetic := {'lines': 'l', 'wares': 'wares'}, rho := 1)")
+    assert "'lines' has no column that names the unit" in line
+    assert exact.charges() == before
+    notes = exact(
+        "SELECT note FROM " + MADE.format(NAMES).removeprefix("CALL ").replace(", rho", ", plan := true, rho")
+    )
+    assert any("its rows get no ware" in (note or "") for (note,) in notes)
