@@ -7,11 +7,13 @@ from dataclasses import replace
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.counting.encode import full_name, literal, quote
 from duckdb_dp.counting.engines.source import SCHEMA
+from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.sql import owners
+from duckdb_dp.sql.arguments import Arguments
 from duckdb_dp.sql.family import Family, Member, family
 from duckdb_dp.sql.links import Counted, Link
 from duckdb_dp.sql.session import Session
-from duckdb_dp.synthesis.database import Reference
+from duckdb_dp.synthesis.database import Reference, Table
 
 OWNER = "_dp_owner"
 """Columns that name a row's owner, with a number; no table of the user's has such names."""
@@ -43,10 +45,25 @@ def of_one(session: Session, dataset: Dataset, reference: Reference) -> bool:
     return {*_folded(first.columns)} != {*_folded(member.owner)} and {*owners.owner_types(found, member)} <= plain
 
 
-def of_parents(dataset: Dataset, reference: Reference) -> Dataset:
-    """The dataset with a parent for its unit, as it is where one of them is counted of each unit."""
+def of_parents(dataset: Dataset, table: Table | None, reference: Reference) -> Dataset:
+    """The dataset with a parent for its unit, as it is where one of them is counted of each unit; of unique references it has one child."""
     columns = reference.columns
-    return replace(dataset, unit=columns[0] if len(columns) == 1 else json.dumps([columns], separators=(",", ":")))
+    unit = columns[0] if len(columns) == 1 else json.dumps([columns], separators=(",", ":"))
+    if table is not None and table.distinct(columns):
+        return replace(dataset, unit=unit, max_rows=1, auto_rows=False)
+    return replace(dataset, unit=unit)
+
+
+def check_protect(dataset: Dataset, arguments: Arguments) -> None:
+    """Refuse to be told what links protect: that is the unit, which is neither of the tables.
+
+    Raises:
+        DPError: ``protect`` is given.
+    """
+    if arguments.get("protect") is not None:
+        raise DPError(
+            f"protect is {as_sql(arguments['protect'])}, and '{dataset.name}' protects its unit with all its rows; leave protect out."
+        )
 
 
 def counted(session: Session, dataset: Dataset, link: Link, unit_key: str) -> Counted:

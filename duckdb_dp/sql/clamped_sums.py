@@ -10,6 +10,7 @@ from duckdb_dp.domain.row_expressions import Unbounded, bounds
 from duckdb_dp.errors import DPError, brief, meant
 from duckdb_dp.grouped_sums import Sum, candidates
 from duckdb_dp.outputs import Output
+from duckdb_dp.sql import two_sums
 from duckdb_dp.sql.distinct_units import one_or_null
 from duckdb_dp.sql.lineage import own_functions
 from duckdb_dp.sql.quantile_sums import is_quantile
@@ -29,6 +30,8 @@ _NAMES: dict[str, type[exp.Expr]] = {
 }  # fmt: skip
 """Aggregates that the parser has no node for."""
 
+FAR = 2.0**19
+"""How many times the distance of the bounds their middle may be from 0, to be subtracted after the sum."""
 LARGEST = 1e100
 """Bounds beyond it, and below its inverse, are refused: the squares of numbers between them are still ordinary doubles."""
 
@@ -158,8 +161,7 @@ class ClampedSums:
     noise of S does not include that of N, which would be most of it for numbers far from 0. Where S and N are there, sum(x) is
     S + c N, and count(*) is N plus the rows where x is not known, which cost nothing beside N. Where the request says the norm of what a
     unit adds, c is 0: that norm is meant of x, and would cut off nearly all of x - c where x is mostly far from the middle of its bounds.
-    Where the norm is chosen, sum(x) is that of x itself, and an average has both c = 0 and the middle, weighed by their noise: which one
-    has less depends on where values mostly are, and their bounds do not say it.
+    Where the norm is chosen, sum(x) is that of x itself, and an average has both c = 0 and the middle, weighed by their noise.
 
     Args:
         row: checks an expression over the columns of a row.
@@ -343,48 +345,42 @@ class ClampedSums:
     def _moments(self, asked: _Asked, raw: bool) -> exp.Expr:
         """sum, avg, variance and stddev from clamped sums of x - c, of its square, and of 1."""
         one = self._sum(asked)
-        if isinstance(asked.node, exp.Sum) and (one.chosen or self._norms):
-            return self._place(one)
-        if isinstance(asked.node, exp.Sum):
-            (centre,) = self._centres(one)
-            total, n = (self._place(each).sql("duckdb") for each in (replace(one, centre=centre), self._known(one)))
-            return parse_one(f"CAST({centre!r} AS DOUBLE) * {n} + {total}", dialect="duckdb")
         centres = self._centres(one)
-        found = [self._about(asked, replace(one, centre=centre), raw) for centre in centres]
-        text = found[0]
-        if len(found) > 1:
-            text = self._of_two(asked, one, centres[1], found)
+        if isinstance(asked.node, exp.Sum):
+            if one.chosen or self._norms:
+                return self._place(one)
+            total, n = (self._place(each).sql("duckdb") for each in (self._less(one, centres[0]), self._known(one)))
+            return parse_one(f"CAST({centres[0]!r} AS DOUBLE) * {n} + {total}", dialect="duckdb")
+        found = [self._about(asked, one, centre, raw) for centre in centres]
+        text = self._of_two(asked, one, centres[1], found) if len(found) > 1 else found[0]
         known = self._marker("k", self._places[self._known(one)]).sql("duckdb")
         return parse_one(f"CASE WHEN {known} THEN {text} END", dialect="duckdb")
 
     def _of_two(self, asked: _Asked, one: Sum, centre: float, found: Sequence[str]) -> str:
-        """What is shown of the sums S of x and T of x - c: of variances and standard deviations what has less noise, and an average.
-
-        With noise of standard deviations s, t and n, the last of the count N, the average (1 - w) S / N + w (c + T / N) has the variance
-        ((1 - w)^2 s^2 + w^2 t^2 + (m - w c)^2 n^2) / N^2 about m, which is least where w = (s^2 + c m n^2) / (s^2 + t^2 + c^2 n^2). For m
-        stands what s and t alone make of both.
-        """
-        about = (one, replace(one, centre=centre))
-        s, t = (self._marker("s", self._places[each]).sql("duckdb") for each in about)
+        """What is shown of the sums of x and of x - c: of variances and standard deviations what has less noise, and their average."""
+        all_ = (one, self._less(one, centre), self._known(one))
+        s, t, n = (self._marker("s", self._places[each]).sql("duckdb") for each in all_)
         if type(asked.node) in _VARIANCES:
             return f"CASE WHEN coalesce({s} <= {t}, {s} IS NOT NULL) THEN {found[0]} ELSE {found[1]} END"
-        rows = self._known(one)
-        total, n = self._place(rows).sql("duckdb"), self._marker("s", self._places[rows]).sql("duckdb")
-        c = f"CAST({centre!r} AS DOUBLE)"
-        first = self._place(about[0]).sql("duckdb")
-        second = f"({self._place(about[1]).sql('duckdb')} + {c} * {total})"
-        mean = f"({first} * {t} * {t} + {second} * {s} * {s}) / ({s} * {s} + {t} * {t}) / {total}"
-        share = f"({s} * {s} + {c} * {mean} * {n} * {n}) / ({s} * {s} + {t} * {t} + {c} * {c} * {n} * {n})"
-        return f"coalesce(({first} + {share} * ({second} - {first})) / {total}, {found[0]}, {found[1]})"  # one may have no bounds
+        first, moved, rows = (self._place(each).sql("duckdb") for each in all_)
+        both = two_sums.average((first, moved, rows), (s, t, n), centre)
+        return f"coalesce({both}, {found[0]}, {found[1]})"  # one may have no bounds
 
-    def _about(self, asked: _Asked, one: Sum, raw: bool) -> str:
+    def _less(self, one: Sum, centre: float) -> Sum:
+        """The sum of x - c; far from 0 that of an expression, as numbers that are bounded by norm are cut where c is subtracted later."""
+        value, far = f"({one.value}) - CAST({centre!r} AS DOUBLE)", abs(centre) > FAR * (one.high - one.low)
+        apart = replace(one, value=value, low=one.low - centre, high=one.high - centre)
+        return apart if self._norms and far else replace(one, centre=centre)
+
+    def _about(self, asked: _Asked, one: Sum, centre: float, raw: bool) -> str:
         """An average, a variance or a standard deviation from the sums about one c, which are noted."""
-        total, n = (self._place(each).sql("duckdb") for each in (one, self._known(replace(one, centre=0.0))))
+        moved = self._less(one, centre)
+        total, n = (self._place(each).sql("duckdb") for each in (moved, self._known(one)))
         mean = f"{total} / {n}"
         if isinstance(asked.node, exp.Avg):
-            return mean if raw else f"CAST({one.centre!r} AS DOUBLE) + {mean}"
+            return mean if raw else f"CAST({centre!r} AS DOUBLE) + {mean}"
         sample, root = _VARIANCES[type(asked.node)]
-        squares = self._place(replace(one, square=True)).sql("duckdb")
+        squares = self._place(replace(moved, square=True)).sql("duckdb")
         text = f"({squares} / {n} - ({mean}) * ({mean}))" + (f" * {n} / greatest({n} - 1, 1)" if sample else "")
         return text if raw else f"sqrt(greatest({text}, 0))" if root else f"greatest({text}, 0)"
 

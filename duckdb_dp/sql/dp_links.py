@@ -17,6 +17,7 @@ from duckdb_dp.sql import (
     chosen_parents,
     contribution_bounds,
     dp_synthesize,
+    drawn_references,
     key_types,
     link_counts,
     precision,
@@ -39,7 +40,7 @@ from duckdb_dp.sql.arguments import (
     whole_number,
     word,
 )
-from duckdb_dp.sql.dp_link import no_key, own_key, references_of
+from duckdb_dp.sql.dp_link import no_key, references_of
 from duckdb_dp.sql.links import DEGREE, LINKED, Link, Side, from_request, tag
 from duckdb_dp.sql.registry import Function, register
 from duckdb_dp.sql.session import Session
@@ -168,7 +169,8 @@ def link_of(session: Session, dataset: Dataset, arguments: Arguments, place: Pla
     child, chosen = _choose(dataset, references, tables)
     owned, one_parent = dataset, child is not None and chosen_parents.of_one(session, dataset, chosen[0][0])
     if one_parent:
-        dataset = chosen_parents.of_parents(dataset, chosen[0][0])
+        chosen_parents.check_protect(owned, arguments)
+        dataset = chosen_parents.of_parents(dataset, table, chosen[0][0])
     else:
         contribution_bounds.check_owner(session, dataset)
     numbered: Mapping[Name, Sequence[str]] = arguments.get(NUMBERED) or {}
@@ -179,7 +181,11 @@ def link_of(session: Session, dataset: Dataset, arguments: Arguments, place: Pla
     sides = [_side(session, one, synthetic, numbered.get(one.parent, ())) for one, synthetic in chosen]
     if child is not None:
         same = contribution_bounds.itself(dataset, sides[0].reference)  # then both sides have one key, and one order
-        unique = sides[0].reference.key if same else tuple(arguments.get(OWN_KEY) or own_key(session, dataset, table))
+        unique = (
+            sides[0].reference.key
+            if same
+            else tuple(arguments.get(OWN_KEY) or drawn_references.child_key(session, dataset, table, child))
+        )
         key = tuple(column for column in unique if column not in declared)
         # If a key contains references, its other columns identify synthetic rows, whose parents are not all known yet.
         referring = {column for reference in references for column in reference.columns}

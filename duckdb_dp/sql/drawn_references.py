@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.errors import DPError, few
-from duckdb_dp.sql import catalog, chosen_parents, contribution_bounds, dp_synthesize, owners
-from duckdb_dp.sql.dp_link import ROWID, declared_key, has_rowid
+from duckdb_dp.sql import catalog, chosen_parents, contribution_bounds, dp_synthesize, owners, provenance
+from duckdb_dp.sql.dp_link import ROWID, declared_key, has_rowid, own_key
 from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis.database import Reference, Table, is_link
 
@@ -78,6 +78,17 @@ def with_own_key(session: Session, dataset: Dataset, table: Table, *, needed: bo
     if own or not needed or not has_rowid(dataset, table):
         return table, own
     return replace(table, columns={ROWID: "BIGINT", **table.columns}), (ROWID,)
+
+
+def child_key(session: Session, dataset: Dataset, table: Table | None, synthetic: str) -> tuple[str, ...]:
+    """The columns that identify the rows of a child table; without a key ``ROWID``, where the synthetic table has such a column."""
+    if (own := own_key(session, dataset, table)) or table is None or not has_rowid(dataset, table):
+        return own
+    try:
+        made, _, _ = provenance.named(session, synthetic, [(dataset.catalog, dataset.schema)])
+    except DPError:
+        return own  # which is said where synthetic tables are looked for
+    return (ROWID,) if ROWID in made.columns else own
 
 
 def check_numbered(what: str, table: Table, key: Sequence[str]) -> None:

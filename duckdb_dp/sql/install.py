@@ -134,6 +134,7 @@ def _described(session: Session, request: Request) -> Described:
     if dataset is None or table is None:
         return request, True, (), None
     one_row = request.max_rows == 1 and all(table.distinct(names) for names in units(request.unit))
+    one_row &= not dict(request.options).get("one_parent")  # whose unit is a parent of the rows
     return request, not one_row, tuple(table.columns), family.unowned(dataset, table)
 
 

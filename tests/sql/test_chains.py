@@ -1,5 +1,7 @@
 """Rows whose parents are rows of the unit: orders of customers, lines of orders, and parts of lines."""
 
+import json
+
 import pytest
 
 from tests.conftest import Loaded
@@ -106,3 +108,22 @@ def test_links_to_others_are_refused_before_a_charge(exact: Loaded) -> None:
         "SELECT note FROM " + MADE.format(NAMES).removeprefix("CALL ").replace(", rho", ", plan := true, rho")
     )
     assert any("its rows get no ware" in (note or "") for (note,) in notes)
+
+
+@pytest.mark.parametrize("unique", [True, False])
+def test_of_unique_references_one_link_is_counted(exact: Loaded, unique: bool) -> None:
+    """A unit changes one link then, whatever its number of rows may be; what is protected is no choice of the call's."""
+    key = " UNIQUE" if unique else ""
+    exact(
+        tables("INTEGER")
+        .replace('"o id" INTEGER REFERENCES', f'"o id" INTEGER{key} REFERENCES')
+        .replace("n < 2 ^ (i * 7 % 3)", "n < 1")
+        .replace("% 2000", "% 900")
+    )
+    exact("CREATE TABLE o AS FROM dp_synthesize('orders', key := 'o id', rho := 1)")
+    exact("CREATE TABLE l AS FROM dp_synthesize('lines', key := 'k0', rho := 1)")
+    ask = "dp_links('lines', synthetic := {'lines': 'l', 'orders': 'o'}, rho := 0.5"
+    exact(f"FROM {ask})")
+    ((request,),) = exact("SELECT request FROM dp_releases() ORDER BY release DESC LIMIT 1")
+    assert json.loads(request)["max_rows"] == (1 if unique else 12)
+    assert "protects its unit" in exact.refused(f"FROM {ask}, protect := 'orders')")

@@ -273,6 +273,31 @@ def test_an_average_has_about_the_least_noise_of_both_middles(exact: Loaded, col
     assert found["avg"] < most * min(found["of the middle"], found["of zero"]), found
 
 
+@pytest.mark.parametrize("type_", ["DOUBLE", "FLOAT", "BIGINT", "DECIMAL(38,2)"])
+@pytest.mark.parametrize("far", [0, 3e4, 5e6, 3.4e7, 1e9, -1e9, 1e12])
+def test_averages_of_narrow_bounds_far_from_zero(exact: Loaded, type_: str, far: float) -> None:
+    if type_ == "FLOAT" and abs(far) > 1e6:
+        pytest.skip("a FLOAT has no such numbers")
+    exact(f"CREATE TABLE t AS SELECT i % 900 AS u, ({far!r}::DOUBLE + i % 11)::{type_} AS x FROM range(3000) r(i)")
+    exact("CALL dp_protect('t', unit := 'u', rho := 1e6, max_rows := 'auto')")
+    exact(f"CALL dp_attribute('t', 'x', bins := [{far:.0f}, {far + 5:.0f}, {far + 11:.0f}])")
+    for name, most in (("avg", 0.3), ("stddev", 1.0)):
+        ((found, stddev),) = exact(f"SELECT a, stddev FROM dp_sql('SELECT {name}(x) AS a FROM t', rho := 1)")
+        ((true,),) = exact(f"SELECT {name}(x)::DOUBLE FROM t")
+        assert abs(found - true) < most
+        assert 0 < stddev < most
+
+
+@pytest.mark.parametrize("power", [-98, -88, -60, 60, 76, 98])
+def test_averages_of_very_large_and_small_numbers(exact: Loaded, power: int) -> None:
+    exact(f"CREATE TABLE t AS SELECT i % 900 AS u, (i % 11) * 1e{power} AS x FROM range(3000) r(i)")
+    exact("CALL dp_protect('t', unit := 'u', rho := 1e6, max_rows := 'auto')")
+    exact(f"CALL dp_attribute('t', 'x', bins := [0, 5e{power}, 11e{power}])")
+    ((found, stddev),) = exact("SELECT a, stddev FROM dp_sql('SELECT avg(x) AS a FROM t', rho := 1)")
+    assert abs(found / 10.0**power - 5) < 0.3
+    assert 0 < stddev / 10.0**power < 0.3
+
+
 def test_a_variance_is_of_the_middle_with_less_noise(exact: Loaded) -> None:
     exact("CREATE TABLE t AS SELECT i % 4000 AS u, 8 + i * 7 % 80 AS skewed, 40 + i % 21 AS even FROM range(9000) r(i)")
     exact("CALL dp_protect('t', unit := 'u', rho := 1e6, max_rows := 'auto')")
