@@ -59,21 +59,21 @@ class Target:
         if columns:
             self.notes.append(f"numbered as keys, though declared: {', '.join(columns)}")
 
-    def note_references(self, copied: Collection[Name], *, ownerless: bool) -> None:
+    def note_references(self, copied: Collection[Name], of_many: Sequence[Reference]) -> None:
         """Note which references are not drawn, and which tables that the original refers to are copied.
 
         Args:
             copied: public tables, which are copied as they are.
-            ownerless: whether no column of the original names the unit, so that no reference is drawn.
+            of_many: references that cannot be drawn, as no column of the original names the unit.
         """
         table = self.table
         lost = [reference for reference in table.references if reference not in self.references]
-        if ownerless and lost:
-            names = " or ".join(column for reference in lost for column in reference.columns)
+        if of_many:
+            names = " or ".join(column for reference in of_many for column in reference.columns)
             self.notes.append(f"'{table.name[2]}' has no column of the unit, so its rows get no {names}")
         for reference in table.references:
             parent, columns = reference.parent, ", ".join(reference.columns)
-            if reference in lost and not ownerless:
+            if reference in lost and reference not in of_many:
                 self.notes.append(self._unknown(parent, columns, copied))
             elif parent == table.name and reference not in (self.itself, *lost):
                 self.notes.append(f"{columns} refers to the table itself without a constraint")

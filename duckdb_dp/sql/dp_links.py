@@ -40,7 +40,7 @@ from duckdb_dp.sql.arguments import (
     whole_number,
     word,
 )
-from duckdb_dp.sql.dp_link import no_key, references_of
+from duckdb_dp.sql.dp_link import declared_key, no_key, references_of
 from duckdb_dp.sql.links import DEGREE, LINKED, Link, Side, from_request, tag
 from duckdb_dp.sql.registry import Function, register
 from duckdb_dp.sql.session import Session
@@ -144,7 +144,9 @@ def _rows(session: Session, link: Link, handle: str, stored: Release | None) -> 
     rounded = dp_synthesize.rounded(session, stored)
     own = [f"{decode(a, f'c{i}', rounded=rounded)} AS {quote(a.name)}" for i, a in enumerate(link.own)]
     taken = {c.lower() for side in link.sides for c in side.reference.columns} | {a.name.lower() for a in link.own}
-    own_key = {} if table is None else {c: types[c] for c in table.key if c.lower() not in taken}
+    dataset = find_dataset(session.ledger.asked_by(None), quote(request.table), *place)
+    named = () if table is None else table.key or declared_key(session, dataset)
+    own_key = {c: types[c] for c in named if c in types and c.lower() not in taken}
     key = {column: type_ for column, type_ in own_key.items() if dp_synthesize.numbered(type_)}
     numbered = [f"{dp_synthesize.key_value(request.table, t, 'n')} AS {quote(c)}" for c, t in key.items()]
     select = link_counts.rows(link, types, own, numbered, private=private)
@@ -171,6 +173,8 @@ def link_of(session: Session, dataset: Dataset, arguments: Arguments, place: Pla
     if one_parent:
         chosen_parents.check_protect(owned, arguments)
         dataset = chosen_parents.of_parents(dataset, table, chosen[0][0])
+        if table is not None and table.distinct(chosen[0][0].columns):
+            arguments = {**arguments, "max_degree": None}  # a parent has one child
     else:
         contribution_bounds.check_owner(session, dataset)
     numbered: Mapping[Name, Sequence[str]] = arguments.get(NUMBERED) or {}

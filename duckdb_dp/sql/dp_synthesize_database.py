@@ -14,6 +14,7 @@ from duckdb_dp.errors import DPError, as_sql, few
 from duckdb_dp.request import Request, units
 from duckdb_dp.sql import (
     catalog,
+    chosen_parents,
     contribution_bounds,
     dp_links,
     dp_synthesize,
@@ -253,7 +254,8 @@ def _steps(
     )
     plan_of.describe()
     plan_of.note_numbers(numbered)
-    plan_of.note_references(copied, ownerless=owned_by_join)
+    possible = chosen_parents.drawn(session, dataset, table.references)
+    plan_of.note_references(copied, [one for one in table.references if owned_by_join and one not in possible])
     whole_name = full_name(*target, dataset.name)
     fresh = {"fresh": True} if flag(arguments, "fresh") else {}
     if linking:
@@ -296,7 +298,8 @@ def _steps(
             dp_links.OWN_KEY: own,
             **fresh,
         }
-        if own_rows and arguments.get("max_degree") is not None:
+        bounded = own_rows or chosen_parents.of_one(session, dataset, reference)
+        if bounded and arguments.get("max_degree") is not None:
             more["max_degree"] = arguments["max_degree"]
         yield Step(
             kind="parents", dataset=dataset, target=plan_of, arguments=more, makes=(*stages, whole_name)[place + 1],

@@ -1,7 +1,7 @@
 """Runs the steps of dp_synthesize_database: either all tables are made or none."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
 
@@ -14,6 +14,7 @@ from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.errors import DPError, few, first_line, quoted
 from duckdb_dp.request import Request
 from duckdb_dp.sql import dp_links, dp_synthesize, external_tables, provenance, stopping
+from duckdb_dp.sql.arguments import Place
 from duckdb_dp.sql.ddl import LEVEL, Target
 from duckdb_dp.sql.explained_links import at_bound
 from duckdb_dp.sql.measured_pairs import pairs_note
@@ -190,13 +191,25 @@ def _make(session: Session, cursor: duckdb.DuckDBPyConnection, number: int, step
     if step.request is not None:
         cut = at_bound(session, step.request) if step.kind != "rows" else None
         found["note"] = "; ".join(filter(None, [found["note"], cut, pairs_note(session, step.request)])) or None
-    if step.kind == "parents":
-        before = step.arguments["synthetic"][step.dataset.name]
+    if step.kind != "links":
+        before = (
+            step.arguments["synthetic"][step.dataset.name]
+            if step.kind == "parents"
+            else _drawn(session, cursor, arguments, place)
+        )
         if (lost := _count(cursor, before) - found["rows"]) > 0:
             note = f"{lost:,} rows left out, which a constraint forbids"
             found["note"] = "; ".join(filter(None, [found["note"], note]))
+    if step.kind == "parents":
         cursor.execute(f"DROP TABLE {before}")
     return found | {"seconds": round(time.perf_counter() - start, 3)}
+
+
+def _drawn(session: Session, cursor: duckdb.DuckDBPyConnection, arguments: Mapping[str, Any], place: Place) -> str:
+    """SQL of the rows that were drawn and stored for a table, before its constraints."""
+    with session.seeing_with(cursor):
+        asked = {name: value for name, value in arguments.items() if name != "fresh"}
+        return f"({bound(dp_synthesize.plan(session, asked, place))})"
 
 
 def _know(session: Session, cursor: duckdb.DuckDBPyConnection, target: Target, name: str) -> None:

@@ -127,3 +127,33 @@ def test_of_unique_references_one_link_is_counted(exact: Loaded, unique: bool) -
     ((request,),) = exact("SELECT request FROM dp_releases() ORDER BY release DESC LIMIT 1")
     assert json.loads(request)["max_rows"] == (1 if unique else 12)
     assert "protects its unit" in exact.refused(f"FROM {ask}, protect := 'orders')")
+
+
+def test_children_of_links_of_a_table_without_a_primary_key(exact: Loaded) -> None:
+    """Links have the key that others are declared to refer to; and a degree that is said bounds each parent's children."""
+    exact("""
+    CREATE TABLE wards (ward INTEGER PRIMARY KEY, heart BOOLEAN); CREATE TABLE sick (id INTEGER PRIMARY KEY, old BOOLEAN);
+    INSERT INTO wards SELECT i, i % 4 = 0 FROM range(30) r(i); INSERT INTO sick SELECT i, i % 3 = 0 FROM range(300) r(i);
+    CREATE TABLE stays AS SELECT i AS stay, (i % 300)::INTEGER AS id, (i * i % 30)::INTEGER AS ward, i % 7 = 0 AS acute FROM range(600) r(i);
+    CREATE TABLE drugs AS SELECT i % 600 AS stay, i % 7 = 0 AS strong FROM range(900) r(i);
+    CALL dp_public('wards'); CALL dp_link('drugs', "references" := {'stay': 'stays.stay'});
+    CALL dp_link('stays', "references" := {'id': 'sick.id', 'ward': 'wards.ward'});
+    CALL dp_protect(['sick', 'stays', 'drugs'], unit := 'sick.id', max_rows := 9, rho := 1e9);
+    CALL dp_attribute('sick', 'old'); CALL dp_attribute('stays', 'acute'); CALL dp_attribute('drugs', 'strong')
+    """)
+    call = MADE.format(["sick", "stays", "drugs"])
+    steps = exact(call.replace(", rho", ", max_degree := 2, rho"))
+    assert ("stays", "links to sick and wards") in [(step[1], step[2]) for step in steps]
+    assert "2 of its links at most" in (steps[-1][-1] or "")
+    ((rows, parents),) = exact("SELECT count(*), count(DISTINCT stay) FROM syn.drugs SEMI JOIN syn.stays USING (stay)")
+    assert rows > 700
+    assert parents >= rows / 2
+
+
+def test_rows_that_a_constraint_forbids_are_told(exact: Loaded) -> None:
+    exact("""CREATE TABLE trips (trip INTEGER PRIMARY KEY, low INTEGER, high INTEGER, CHECK (high >= low));
+        INSERT INTO trips SELECT i, i % 10, i % 10 + i // 10 % 3 FROM range(600) r(i); CALL dp_protect('trips', rho := 1e9);
+        CALL dp_attribute('trips', 'low', bins := [0, 5, 10]); CALL dp_attribute('trips', 'high', bins := [0, 5, 13])""")
+    ((rows, note),) = exact("SELECT rows, note FROM " + MADE.format(["trips"]).removeprefix("CALL "))
+    assert note == f"{600 - rows} rows left out, which a constraint forbids"
+    assert exact.charges() == 1
