@@ -6,7 +6,7 @@ from dataclasses import replace
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.errors import DPError, few
 from duckdb_dp.sql import catalog, chosen_parents, contribution_bounds, dp_synthesize, owners, provenance
-from duckdb_dp.sql.dp_link import ROWID, declared_key, has_rowid, own_key
+from duckdb_dp.sql.dp_link import ROWID, has_rowid, own_key
 from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis.database import Reference, Table, is_link
 
@@ -74,7 +74,7 @@ def numbered(session: Session, table: Table, tables: Sequence[Table]) -> tuple[s
 
 def with_own_key(session: Session, dataset: Dataset, table: Table, *, needed: bool) -> tuple[Table, tuple[str, ...]]:
     """A table, and the columns that identify its rows: where that is needed and there are none, the table has a ``ROWID``."""
-    own = table.key or declared_key(session, dataset)
+    own = own_key(session, dataset, table)
     if own or not needed or not has_rowid(dataset, table):
         return table, own
     return replace(table, columns={ROWID: "BIGINT", **table.columns}), (ROWID,)

@@ -118,12 +118,18 @@ def test_the_smallest_bounds_reach_what_one_row_can_add(
     assert smallest >= one.former_lowest
 
 
-def test_releases_that_do_not_store_their_smallest_bound_are_read_as_they_were_drawn() -> None:
+def plan_of_one_sum() -> tuple[DirectPlan, Sum]:
+    """A plan whose only sum has a bound that is chosen."""
     one = Sum(value="x", low=1.0, high=5.0, centre=3.0, norm="INTEGER")
     part = GroupedSums(
         number=1, columns=(), where="", clique=(), size=1, groups=None, labels=(), sums=(one,), outputs=()
     )
     plan = DirectPlan(parts=(part,), cost=PrivacyCost(beta=1.0, epsilon=1.0), auto=True)
+    return plan, one
+
+
+def test_releases_that_do_not_store_their_smallest_bound_are_read_as_they_were_drawn() -> None:
+    plan, one = plan_of_one_sum()
     (clip,) = plan.clips
     assert clip.numbers
     former = one.former_lowest - FORMER_NONE
@@ -147,11 +153,7 @@ def test_too_few_owners_hardly_ever_draw_a_bound() -> None:
 
 
 def test_releases_of_fewer_octaves_below_keep_their_bounds() -> None:
-    one = Sum(value="x", low=1.0, high=5.0, centre=3.0, norm="INTEGER")
-    part = GroupedSums(
-        number=1, columns=(), where="", clique=(), size=1, groups=None, labels=(), sums=(one,), outputs=()
-    )
-    plan = DirectPlan(parts=(part,), cost=PrivacyCost(beta=1.0, epsilon=1.0), auto=True)
+    plan, _ = plan_of_one_sum()
     (clip,) = plan.clips
     place = FORMER_NONE * PER_OCTAVE
     assert plan.bound(0, {clip.name: np.array([place, place, place, -5])}) == 2.0 ** (FORMER_NONE - 5)
