@@ -9,6 +9,7 @@ from duckdb_dp.counting.encode import quote
 from duckdb_dp.domain import types
 from duckdb_dp.errors import quoted_name
 from duckdb_dp.sql import declarations
+from duckdb_dp.sql.sibling_keys import SiblingKey, note
 from duckdb_dp.synthesis.database import Name, Reference, Table
 
 LEVEL = "_dp_level"
@@ -25,6 +26,7 @@ class Target:
         filled: columns that get values.
         references: foreign keys that are filled.
         itself: the one of them, if any, that is a constraint and refers to the table itself.
+        siblings: keys of which one column gets its values when the table is complete.
         nulls: whether columns that nothing is known of are kept, as NULL.
         notes: what is different from the original.
     """
@@ -33,6 +35,7 @@ class Target:
     filled: tuple[str, ...]
     references: tuple[Reference, ...]
     itself: Reference | None = None
+    siblings: tuple[SiblingKey, ...] = ()
     nulls: bool = False
     notes: list[str] = field(default_factory=list)
 
@@ -129,7 +132,7 @@ class Target:
             unique: columns whose values never repeat.
         """
         names = self._names
-        rows = self.kept(f"SELECT {_list(names)} FROM ({source})", names, unique)
+        rows = self.kept(self.apart(f"SELECT {_list(names)} FROM ({source})", names), names, unique)
         return f"INSERT INTO {quote(self.table.name[2])} ({_list(names)}) {rows}"
 
     def levels(self, source: str, unique: Iterable[str]) -> str:
@@ -140,7 +143,7 @@ class Target:
         """
         assert self.itself is not None
         up, key = self.itself.columns, self.itself.key
-        rows = self.kept(f"SELECT {_list(self._names)} FROM ({source})", self._names, unique)
+        rows = self.kept(self.apart(f"SELECT {_list(self._names)} FROM ({source})", self._names), self._names, unique)
         none = " OR ".join(f"{quote(column)} IS NULL" for column in up)
         on = " AND ".join(f"r.{quote(column)} = l.{quote(target)}" for column, target in zip(up, key, strict=True))
         same = " AND ".join(f"r.{quote(column)} = l.{quote(column)}" for column in key)
@@ -162,6 +165,13 @@ class Target:
     def _names(self) -> list[str]:
         filled = {column.lower() for column in self.filled}
         return [name for name in self.columns if name.lower() in filled and name not in self.generated]
+
+    def apart(self, rows: str, names: Sequence[str]) -> str:
+        """SELECT of the rows of a complete table, in which siblings differ."""
+        for one in self.siblings:
+            if {one.column, *one.among} <= set(names):
+                rows = one.rows(rows, names)
+        return rows
 
     def kept(self, rows: str, names: Sequence[str], unique: Iterable[str]) -> str:
         """SELECT of the rows that satisfy the constraints on some columns; of rows with the same key, the first."""
@@ -196,6 +206,7 @@ class Target:
             self.notes.append(f"left out, not declared: {', '.join(free)}{kept_by}")
         if empty:
             self.notes.append(f"NULL, not declared: {', '.join(empty)}")
+        self.notes += note(self.siblings)
 
     def _kept_by(self, columns: Sequence[str], *more: str) -> str:
         """What would keep columns that nobody has declared: of one the statement that declares it, of several what lists these."""

@@ -148,8 +148,8 @@ def _rows(session: Session, link: Link, handle: str, stored: Release | None) -> 
     named = () if table is None else table.key or declared_key(session, dataset)
     own_key = {c: types[c] for c in named if c in types and c.lower() not in taken}
     key = {column: type_ for column, type_ in own_key.items() if dp_synthesize.numbered(type_)}
-    numbered = [f"{dp_synthesize.key_value(request.table, t, 'n')} AS {quote(c)}" for c, t in key.items()]
-    select = link_counts.rows(link, types, own, numbered, private=private)
+    numbers, fits = dp_synthesize.numbered_key(request.table, key)
+    select = link_counts.rows(link, types, own, numbers, fits, among=named, private=private)
     return provenance.handed_out(session, stored, handle, select, [*key, *ends, *(a.name for a in link.own)])
 
 

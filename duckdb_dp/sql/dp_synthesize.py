@@ -35,6 +35,9 @@ from duckdb_dp.synthesis.table.columns import DEFAULT, ROUNDED, cliques
 MAX_ROWS = 100_000_000
 """Most synthetic rows of one request: 0.8 GB for each attribute."""
 
+WIDE = "wide"
+"""No argument of users': columns of the key that are numbered as BIGINT whatever their type, until they get their values."""
+
 MAX_ROUNDS = 20
 """Most times that all pairs are scored."""
 
@@ -44,6 +47,7 @@ def plan(session: Session, arguments: Arguments, place: Place) -> str:
     dataset = with_rows(FUNCTION.name, find_dataset(session.ledger, arguments["dataset"], *place), arguments)
     request = owned(session, dataset, request_of(dataset, session.declared(dataset, decimals=True), arguments))
     key = _key(session, dataset, request, arguments.get("key"))
+    key |= dict.fromkeys(arguments.get(WIDE, ()), "BIGINT")
     session.check_columns(dataset, request.attributes)
     name, fresh = release_name(arguments), flag(arguments, "fresh")
     stored = None if fresh else session.stored(request, name)
@@ -162,11 +166,20 @@ def numbered(type_: str) -> bool:
     return (found := types.find(type_)) is not None and found.key("", "n") is not None
 
 
-def key_value(table: str, type_: str, number: str) -> str:
-    """SQL expression for the key of a row: its number, as text with the table's name before it."""
-    found = types.column_type(type_).key(table, number)
-    assert found is not None
-    return found
+def numbered_key(table: str, key: Mapping[str, str]) -> tuple[list[str], str]:
+    """SQL of the columns of a key, column -> type, that differ for each number n from 1, and the condition that n has room in them.
+
+    Text has the table's name before the number. The original cannot have more rows than its key has values; the noisy number of rows
+    can be more.
+    """
+    found, before, wide = list[str](), 1, False
+    for name, type_ in key.items():
+        dtype = types.column_type(type_)
+        # Beside a column that holds all numbers, narrow ones repeat theirs.
+        number = "n" if dtype.key_room is None or before == 1 else f"((n - 1) // {before} + 1)"
+        found.append(f"{dtype.key(table, number)} AS {quote(name)}")
+        before, wide = before * (dtype.key_room or 1), wide or dtype.key_room is None
+    return found, "" if wide or not found else f" WHERE n <= {before}"
 
 
 # Rows
@@ -174,7 +187,7 @@ def key_value(table: str, type_: str, number: str) -> str:
 
 def _rows(session: Session, request: Request, handle: str, key: Mapping[str, str], stored: Release | None) -> str:
     private = session.bits.private if stored is None else stored.private
-    columns = [f"{key_value(request.table, type_, 'n')} AS {quote(name)}" for name, type_ in key.items()]
+    columns, fits = numbered_key(request.table, key)
     columns += [
         f"{decode(a, f'c{i}', rounded=rounded(session, stored))} AS {quote(a.name)}"
         for i, a in enumerate(request.attributes)
@@ -182,10 +195,6 @@ def _rows(session: Session, request: Request, handle: str, key: Mapping[str, str
     drawn = ", ".join(f"unnest(_dp_cells(handle, {i})) AS c{i}" for i in range(len(request.attributes)))
     numbered = ", unnest(range(1, 1 + len(_dp_cells(handle, 0)))) AS n" if key else ""
     marked = "" if private else ", false AS private"
-    rooms = (types.column_type(type_).key_room for type_ in key.values())
-    room = min((room for room in rooms if room is not None), default=None)
-    # The original cannot have more rows than its key has values; the noisy number of rows can be more.
-    fits = "" if room is None else f" WHERE n <= {room}"
     select = f"SELECT {', '.join(columns)}{marked} FROM (SELECT {drawn}{numbered} FROM handle){fits}"
     names = [*key, *(attribute.name for attribute in request.attributes)]
     return provenance.handed_out(session, stored, handle, select, names)

@@ -2,8 +2,7 @@
 
 import math
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Sequence
 
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.accounting.records import TOLERANCE
@@ -15,6 +14,7 @@ from duckdb_dp.request import Request, units
 from duckdb_dp.sql import (
     catalog,
     chosen_parents,
+    chosen_tables,
     contribution_bounds,
     dp_links,
     dp_synthesize,
@@ -22,14 +22,13 @@ from duckdb_dp.sql import (
     execute_database,
     link_counts,
     owners,
+    sibling_keys,
 )
-from duckdb_dp.sql.arguments import Arguments, Place, check_delta, flag, name_parts, whole_number, word
+from duckdb_dp.sql.arguments import Arguments, Place, check_delta, flag, word
 from duckdb_dp.sql.ddl import Target
-from duckdb_dp.sql.dp_link import references_of, with_rowid
 from duckdb_dp.sql.execute_database import Step
 from duckdb_dp.sql.precision import refuse
 from duckdb_dp.sql.registry import Function, Rows, register
-from duckdb_dp.sql.row_bounds import MOST_ROWS
 from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis.database import (
     Name,
@@ -48,9 +47,6 @@ COLUMNS = {
     "cost": "DOUBLE", "epsilon": "DOUBLE", "rows": "BIGINT", "seconds": "DOUBLE", "note": "VARCHAR",
 }  # fmt: skip
 
-WEIGHTS = {"rows": 1.0, "links": 2.0, "parents": 1.0}
-"""Parts of the budget: for a table's rows, for the links of a link table, for each parent of a table's rows."""
-
 
 def rows(session: Session, arguments: Arguments, place: Place, _seen: str) -> Rows:
     """Rows of CALL dp_synthesize_database: the plan, or the steps that were done.
@@ -58,7 +54,7 @@ def rows(session: Session, arguments: Arguments, place: Place, _seen: str) -> Ro
     Raises:
         DPError: a step cannot be done; nothing has been charged then.
     """
-    source, target = _schema(arguments, "schema", place), _schema(arguments, "target", place)
+    source, target = (chosen_tables.schema(arguments, name, place) for name in ("schema", "target"))
     steps, copies = plan(session, source, target, arguments)
     execute_database.check_target(session, steps, copies, target)
     if flag(arguments, "plan"):
@@ -91,14 +87,11 @@ def plan(
     if (linking := word(arguments, "link_method", LINKING)) not in METHODS:
         raise DPError(f"link_method is {as_sql(linking)}; use {' or '.join(map(repr, METHODS))}.")
     known = catalog.committed(session, [source, target])
-    _check_target(known, source, target)
-    found = _datasets(session, source, arguments.get("tables"))
-    bounds = arguments.get("max_rows")
-    if isinstance(bounds, dict) and (odd := {one.lower() for one in bounds} - {one.name.lower() for one in found}):
-        raise DPError(f"max_rows names {few(sorted(map(repr, odd)))}; the tables are {few(one.name for one in found)}.")
-    datasets = [_bounded(one, arguments) for one in found]
-    tables = with_referred_keys([_table(session, known, dataset) for dataset in datasets])
-    public = _public_parents(session, tables)
+    chosen_tables.check_target(known, source, target)
+    found = chosen_tables.datasets(session, source, arguments.get("tables"))
+    datasets = chosen_tables.bounded(found, arguments.get("max_rows"))
+    tables = with_referred_keys([chosen_tables.table_of(session, known, dataset) for dataset in datasets])
+    public = chosen_tables.public_parents(session, tables)
     ordered = parents_first([*tables, *(table for table in public if refers_by_keys(table, tables))])
     copied = {table.name for table in public}
     chosen = {table.name: dataset for table, dataset in zip(tables, datasets, strict=True)}
@@ -112,100 +105,11 @@ def plan(
         if _dataset_of(session, step.target.table).auto_rows and not step.dataset.auto_rows:
             step.arguments.setdefault("max_rows" if step.kind == "rows" else "max_degree", step.dataset.max_rows)
     execute_database.check_bounded(steps)
-    weights = _weights(steps, arguments.get("shares"))
+    weights = chosen_tables.weights([(step.dataset, step.kind) for step in steps], arguments.get("shares"))
     for step, weight in zip(steps, weights, strict=True):
         step.share = weight / math.fsum(weights)
     _price(session, steps, typed, source)
     return steps, [Target(table=table, filled=tuple(table.columns), references=()) for table in public]
-
-
-def _schema(arguments: Arguments, name: str, place: Place) -> tuple[str, str]:
-    given = arguments.get(name)
-    if not isinstance(given, str) or not given.strip():
-        found = "missing" if given is None else as_sql(given)
-        raise DPError(
-            f"{name} is {found}; name a schema, e.g. dp_synthesize_database('main', target := 'syn', mu := 1)."
-        )
-    parts = name_parts(given)
-    if len(parts) > 2:
-        raise DPError(f"{name} is {as_sql(given)}; write 'schema' or 'catalog.schema'.")
-    return (place[0], parts[0]) if len(parts) == 1 else (parts[0], parts[1])
-
-
-def _check_target(known: Mapping[Name, Table], source: tuple[str, str], target: tuple[str, str]) -> None:
-    folded = tuple(part.lower() for part in target)
-    taken = [name[2] for name in known if tuple(part.lower() for part in name[:2]) == folded]
-    if taken or folded == tuple(part.lower() for part in source):
-        names = ", ".join(map(repr, taken[:3])) or "the original tables"
-        raise DPError(f"target '{target[1]}' has tables already ({names}); name a new schema, or drop that one.")
-
-
-def _datasets(session: Session, source: tuple[str, str], asked: object) -> list[Dataset]:
-    wanted = tuple(part.lower() for part in source)
-    found = [d for d in session.ledger.datasets() if (d.catalog.lower(), d.schema.lower()) == wanted]
-    if asked is not None:
-        names = [name.lower() for name in asked if isinstance(name, str)] if isinstance(asked, list) else []
-        if not names or (missing := set(names) - {d.name.lower() for d in found}):
-            raise DPError(
-                f"tables is {as_sql(asked)}; name protected tables of '{source[1]}', e.g. tables := ['users']."
-            )
-        del missing
-        found = [d for d in found if d.name.lower() in names]
-    if not found:
-        raise DPError(
-            f"no table of '{source[1]}' is protected, so there is nothing to make. Protect them: CALL dp_protect(...)"
-        )
-    return found
-
-
-def _bounded(dataset: Dataset, arguments: Arguments) -> Dataset:
-    """The dataset with the number of rows of a unit that count: as declared, or as the call says where nothing was.
-
-    Raises:
-        DPError: the call says what is no number.
-    """
-    asked = arguments.get("max_rows")
-    if not dataset.auto_rows or asked is None:
-        return dataset
-    if isinstance(asked, dict):
-        asked = next((bound for name, bound in asked.items() if name.lower() == dataset.name.lower()), None)
-    rows = whole_number({"max_rows": asked}, "max_rows", MOST_ROWS)
-    return dataset if rows is None else replace(dataset, max_rows=rows, auto_rows=False)
-
-
-def _table(session: Session, known: Mapping[Name, Table], dataset: Dataset) -> Table:
-    name = (dataset.catalog, dataset.schema, dataset.name)
-    found = catalog.find(known, name)
-    if found is None:
-        raise DPError(
-            f"'{dataset.name}' is protected and cannot be seen from another connection: it was dropped, or is not "
-            "committed yet. Leave it out with tables := [...]"
-        )
-    try:
-        references, _ = references_of(session, dataset, found)
-    except DPError:
-        references = ()
-    return Table(
-        name=found.name,
-        columns=with_rowid(session, dataset, found.columns),
-        required=found.required,
-        keys=found.keys,
-        references=references,
-        primary=found.primary,
-        checks=found.checks,
-        defaults=found.defaults,
-        view=found.view,
-    )
-
-
-def _public_parents(session: Session, tables: Sequence[Table]) -> list[Table]:
-    """The tables that others refer to and that were declared public, as they are and without references of their own."""
-    found: dict[Name, Table] = {}
-    for reference in (reference for table in tables for reference in table.references):
-        parent = catalog.find(catalog.committed(session, [reference.parent[:2]]), reference.parent)
-        if parent is not None and not parent.view and session.ledger.public.holds(parent.name):
-            found[parent.name] = replace(parent, references=())
-    return list(found.values())
 
 
 def _steps(
@@ -245,12 +149,17 @@ def _steps(
         numbering = tuple(column for column in numbering if column not in referring - used)
     free = [column for column in numbering if column not in held and column not in attributes]
     key = tuple(column for column in free if dp_synthesize.numbered(table.columns[column]))
+    itself_by = {column for reference in itself for column in reference.key}
+    siblings = sibling_keys.sibling_keys(
+        table, own, key, {name: declared[name] for name in attributes}, set(held), itself_by
+    )
     plan_of = Target(
         table=table,
         filled=(*key, *attributes, *held),
         references=tuple(known),
         itself=drawn_references.kept_itself(session, dataset, known),
-        nulls=_undeclared(arguments) == "null",
+        siblings=siblings,
+        nulls=_keeps_undeclared(arguments),
     )
     plan_of.describe()
     plan_of.note_numbers(numbered)
@@ -280,9 +189,11 @@ def _steps(
     stages = [full_name(*target, f"{dataset.name} {i}") for i in range(len(known))]
     # A key that consists of references identifies the rows until they have their parents, so all of it is numbered.
     whole = key and referring.issuperset(numbering)
+    numbering_key = [column for column in numbering if whole or column in key]
     rows = {
         "attributes": list(attributes),
-        "key": [column for column in numbering if whole or column in key] or None,
+        "key": numbering_key or None,
+        dp_synthesize.WIDE: tuple(sibling_keys.wide(siblings, numbering_key, held)),
         "method": word(arguments, "method", DEFAULT.method),
     }
     yield Step(
@@ -307,8 +218,8 @@ def _steps(
         )  # fmt: skip
 
 
-def _undeclared(arguments: Arguments) -> str:
-    """What becomes of columns that were never declared.
+def _keeps_undeclared(arguments: Arguments) -> bool:
+    """Whether columns that were never declared are kept, as NULL.
 
     Raises:
         DPError: it is neither 'null' nor 'drop'.
@@ -316,26 +227,13 @@ def _undeclared(arguments: Arguments) -> str:
     found = word(arguments, "undeclared", "drop")
     if found not in ("null", "drop"):
         raise DPError(f"undeclared is {as_sql(found)}; use 'null' to keep such columns without values, or 'drop'.")
-    return found
+    return found == "null"
 
 
 def _dataset_of(session: Session, table: Table) -> Dataset:
     found = session.ledger.dataset(*table.name)
     assert found is not None
     return found
-
-
-def _weights(steps: Sequence[Step], asked: object) -> list[float]:
-    found = {step.dataset.name.lower(): 1.0 for step in steps}
-    if asked is not None:
-        good = isinstance(asked, dict) and all(
-            isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
-            for value in asked.values()
-        )
-        if not isinstance(asked, dict) or not good or not {name.lower() for name in asked} <= set(found):
-            raise DPError(f"shares is {as_sql(asked)}; write a positive number for a table, as {{'users': 2}}.")
-        found |= {name.lower(): float(value) for name, value in asked.items()}
-    return [found[step.dataset.name.lower()] * WEIGHTS[step.kind] for step in steps]
 
 
 # Budgets

@@ -180,7 +180,8 @@ def _make(session: Session, cursor: duckdb.DuckDBPyConnection, number: int, step
         cursor.execute(f"CREATE TABLE {step.makes} AS {step.target.kept(rows, held, step.unique)}")
     elif step.target.table.view:
         names = ", ".join(map(quote, step.target.filled))
-        cursor.execute(f"CREATE TABLE {step.makes} AS SELECT {names} FROM ({rows})")
+        made = step.target.apart(f"SELECT {names} FROM ({rows})", step.target.filled)
+        cursor.execute(f"CREATE TABLE {step.makes} AS {made}")
     elif step.target.itself is not None:
         _make_by_levels(cursor, step, rows)
     else:

@@ -230,7 +230,16 @@ def promise(link: Link) -> str:
 # CodedRows
 
 
-def rows(link: Link, types: Mapping[str, str], own: Sequence[str], key: Sequence[str], *, private: bool) -> str:
+def rows(
+    link: Link,
+    types: Mapping[str, str],
+    own: Sequence[str],
+    key: Sequence[str],
+    fits: str,
+    *,
+    among: Sequence[str],
+    private: bool,
+) -> str:
     """SELECT of the links: the foreign keys as the synthetic tables have them, then the link's attributes.
 
     Args:
@@ -238,6 +247,8 @@ def rows(link: Link, types: Mapping[str, str], own: Sequence[str], key: Sequence
         types: types of the link table's columns.
         own: SQL of each attribute of the link, from its drawn column c0, c1, ...
         key: SQL of columns that number the rows, from n.
+        fits: the condition that they have room for n.
+        among: the columns of the key; rows with the same parents of these are numbered from 1.
         private: False adds a column that says that the noise was seeded.
     """
     found = []
@@ -249,11 +260,22 @@ def rows(link: Link, types: Mapping[str, str], own: Sequence[str], key: Sequence
         found += [
             f"CAST({end} AS {type_}) AS {name}" for end, (name, type_, _) in zip(link.ends(place), ends, strict=True)
         ]
+    number = "n"
     if key:
         drawn.append("unnest(range(1, 1 + len(_dp_cells(handle, 0)))) AS n")
+        at = {
+            column: end
+            for place in (0, 1)
+            for column, end in zip(link.sides[place].reference.columns, link.ends(place), strict=True)
+        }
+        siblings = ", ".join(at[column] for column in among if column in at)
+        number = f"row_number() OVER (PARTITION BY {siblings} ORDER BY n)" if siblings else number
     marked = [] if private else ["false AS private"]
     chosen = ", ".join([*key, *found, *own, *marked])
-    return f"SELECT {chosen} FROM (SELECT {', '.join(drawn)} FROM {_from(link)})"
+    select = f"SELECT {', '.join(drawn)} FROM {_from(link)}"
+    if number != "n":
+        select = f"SELECT * REPLACE ({number} AS n) FROM ({select})"
+    return f"SELECT {chosen} FROM ({select}){fits}"
 
 
 ROW = "_dp_row"

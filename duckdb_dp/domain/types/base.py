@@ -217,7 +217,7 @@ class ColumnType(ABC):
 
     @property
     def key_room(self) -> int | None:
-        """The last number that a key can hold, where a noisy number of rows may be more."""
+        """How many numbers a key can hold, where a noisy number of rows may be more."""
         return None
 
     def key(self, table: str, number: str) -> str | None:

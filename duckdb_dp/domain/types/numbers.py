@@ -98,10 +98,14 @@ class Whole(InUnits):
 
     @property
     def key_room(self) -> int | None:
-        return self.limits[1] if self.limits[1] < 2**16 else None
+        low, high = self.limits
+        return high - low + 1 if high < 2**16 else None
 
     def key(self, table: str, number: str) -> str:
-        return f"CAST({number} AS {self.name})"
+        """Numbers from 1 on; in narrow types the values below 1 come after the greatest one."""
+        low, _ = self.limits
+        held = number if self.key_room is None else f"({number} + {-low}) % {self.key_room} + {low}"
+        return f"CAST({held} AS {self.name})"
 
     def ibis_limits(self, column: Any) -> tuple[str, int, int]:
         """The Ibis type to compare in, and what it holds."""
