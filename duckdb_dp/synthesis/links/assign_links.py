@@ -90,7 +90,7 @@ def with_counts(end: End, expected: Array, partners: int, rng: np.random.Generat
     Args:
         end: of the links.
         expected: links of each of its row types.
-        partners: rows of the other side.
+        partners: links that a row can have: as many as the other side has rows where no pair repeats.
         rng: the source of randomness.
 
     Privacy: post-processing.
@@ -314,9 +314,11 @@ def _attempt(
     met = [np.minimum(sizes[1], blocks).sum(axis=1), np.minimum(sizes[0][:, None], blocks).sum(axis=0)]
     if not distinct:
         met = [blocks.sum(axis=1), blocks.sum(axis=0)]
-    lefts = _ends(left, blocks.sum(axis=1), len(right.side.rows), met[0], rng)
+    # Where pairs may repeat, a row may have more links than the other side has rows.
+    partners = [len(right.side.rows), len(left.side.rows)] if distinct else [int(blocks.sum())] * 2
+    lefts = _ends(left, blocks.sum(axis=1), partners[0], met[0], rng)
     rights = np.empty(len(lefts), dtype=np.int64)
-    rights[np.argsort(kinds[1], kind="stable")] = _ends(right, blocks.sum(axis=0), len(left.side.rows), met[1], rng)
+    rights[np.argsort(kinds[1], kind="stable")] = _ends(right, blocks.sum(axis=0), partners[1], met[1], rng)
     if not distinct and same is None:
         return lefts, rights
     drawn = Drawn(lefts, rights, len(right.side.rows), distinct, same)

@@ -17,6 +17,9 @@ GOLDEN, ALIKE = (5**0.5 - 1) / 2, 16
 SAMPLED, STEPS = 20_000, 150
 """Links on which a distribution is fitted, at most, and steps of its optimiser."""
 
+SCALED = 50
+"""Rounds of scaling the values to their shares, at most."""
+
 LEAST_KEPT = 1e-3
 """Of what is measured in one direction; with less its penalty would be all that the optimiser sees."""
 
@@ -204,9 +207,23 @@ class _Model:
             value, np.zeros(values + wanted.size), jac=True, method="L-BFGS-B", options={"maxiter": STEPS}
         )
         theta = solved.x[values:].reshape(wanted.shape)
-        self.logs = self.logs + solved.x[:values] - centres @ theta @ directions
+        power = (design @ theta - centres @ theta) @ directions
+        free = _scaled_to(power + self.logs + solved.x[:values], each, shares)
+        self.logs = self.logs + solved.x[:values] + free - centres @ theta @ directions
         powers = heights[:, None] * (theta @ directions)
         self.theta = {name: powers[a:b] for name, (a, b) in zip(pairs, itertools.pairwise(starts), strict=True)}
+
+
+def _scaled_to(power: Array, weights: Array, shares: Array) -> Array:
+    """What to add to the logarithm of each value, so that the values have their shares where the optimiser stopped before."""
+    free = np.zeros(len(shares))
+    for _ in range(SCALED):
+        p = np.exp(power + free - (power + free).max(axis=1, keepdims=True))
+        found = (weights / p.sum(axis=1)) @ p / float(weights.sum())
+        free += np.log(shares / np.maximum(found, 1e-300))
+        if np.abs(found - shares).max() < LEAST_KEPT * shares.min():
+            break
+    return free
 
 
 def _drawn(model: _Model, known: Mapping[str, Integers], links: int, rng: np.random.Generator) -> Integers:

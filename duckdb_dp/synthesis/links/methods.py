@@ -347,9 +347,8 @@ def _draw_tile(
     room = min(float(most), float(left.room.sum()), float(right.room.sum()))
     scaled = feasible(expected, left, right, int(min(size, room)), rules.distinct)
     sums = scaled.sum(axis=1), scaled.sum(axis=0)
-    left = with_counts(left, sums[0], len(right.side.rows), rng)
-    right = with_counts(right, sums[1], len(left.side.rows), rng)
     lefts, rights = (len(end.side.rows) if rules.distinct else size for end in (left, right))
+    left, right = with_counts(left, sums[0], rights, rng), with_counts(right, sums[1], lefts, rng)
     left, right = with_numbers(left, sums[0], rights, rng), with_numbers(right, sums[1], lefts, rng)
     if not (left.drawn or right.drawn):
         whole = totals(scaled, rng)

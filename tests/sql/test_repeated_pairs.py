@@ -1,0 +1,34 @@
+"""Links that repeat pairs of rows: one patient many times in one of a few wards."""
+
+import pytest
+
+from tests.conftest import Loaded
+
+TABLES = """
+CREATE TABLE persons (id INTEGER PRIMARY KEY, sex INTEGER);
+CREATE TABLE sites (pl INTEGER PRIMARY KEY, big INTEGER);
+INSERT INTO persons SELECT i, i % 2 FROM range(200) r(i);
+INSERT INTO sites SELECT i, i % 2 FROM range({sites}) r(i);
+CREATE TABLE stays (id INTEGER REFERENCES persons (id), pl INTEGER REFERENCES sites (pl), seq INTEGER, kind INTEGER);
+INSERT INTO stays SELECT i, (i + n) % {sites}, n + 1, (i + n) % 3 FROM range(200) r(i), range(5) s(n) WHERE n <= i % 5;
+CALL dp_public(['sites']);
+CALL dp_protect(['persons', 'stays'], unit := 'persons.id', rho := 1e6, max_rows := {{'stays': 5}});
+CALL dp_attributes('persons', {{'sex': [0, 1]}}); CALL dp_attributes('stays', {{'kind': [0, 1, 2], 'seq': [1, 2, 3, 4, 5]}});
+CREATE TABLE p AS FROM dp_synthesize('persons', key := 'id', rho := 100);
+"""
+
+
+@pytest.mark.some(2)
+@pytest.mark.parametrize("rho", [10, 1e4])
+@pytest.mark.parametrize("sites", [1, 2, 3, 30])
+def test_degrees_do_not_depend_on_how_few_partners_there_are(exact: Loaded, sites: int, rho: float) -> None:
+    exact(TABLES.format(sites=sites))
+    exact(
+        f"CREATE TABLE made AS FROM dp_links('stays', synthetic := {{'persons': 'p', 'sites': 'sites'}}, rho := {rho})"
+    )
+    degrees = dict(exact("SELECT n, count(*) FROM (SELECT count(*) AS n FROM made GROUP BY id) GROUP BY n"))
+    assert sum(abs(degrees.get(n, 0) - 40) for n in range(1, 6)) <= 30  # of 200, 40 each
+    for column, shares in (("seq", [200, 160, 120, 80, 40]), ("kind", [199, 201, 200])):
+        found = dict(exact(f"SELECT {column}, count(*) FROM made GROUP BY 1"))
+        off = sum(abs(found.get(value, 0) - n) for value, n in enumerate(shares, int(column == "seq")))
+        assert off <= 90  # of 600
