@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from duckdb_dp.accounting.ledger import Dataset
+from duckdb_dp.counting.encode import full_name, quote
 from duckdb_dp.errors import DPError, as_sql, nearest
 from duckdb_dp.sql import catalog
 from duckdb_dp.sql.arguments import Arguments, Place, name_parts, whole_number
@@ -138,13 +139,32 @@ def table_of(session: Session, known: Mapping[Name, Table], dataset: Dataset) ->
 
 
 def public_parents(session: Session, tables: Sequence[Table]) -> list[Table]:
-    """The tables that others refer to and that were declared public, as they are and without references of their own."""
+    """The tables that others refer to and that were declared public, as they are and without references of their own.
+
+    What others refer to is a key where no two rows agree in it, whether the table says so or not.
+
+    Privacy: reads public rows.
+    """
     found: dict[Name, Table] = {}
     for reference in (reference for table in tables for reference in table.references):
-        parent = catalog.find(catalog.committed(session, [reference.parent[:2]]), reference.parent)
+        parent = found.get(reference.parent) or catalog.find(
+            catalog.committed(session, [reference.parent[:2]]), reference.parent
+        )
         if parent is not None and not parent.view and session.ledger.public.holds(parent.name):
-            found[parent.name] = replace(parent, references=())
+            own = parent.distinct(reference.key) or not _identifies(session, parent, reference.key)
+            keys = parent.keys if own else (*parent.keys, reference.key)
+            found[parent.name] = replace(parent, references=(), keys=keys)
     return list(found.values())
+
+
+def _identifies(session: Session, table: Table, columns: Sequence[str]) -> bool:
+    """Whether each row of a public table has values of its own in some columns."""
+    names = ", ".join(map(quote, columns))
+    whole = " AND ".join(f"{quote(column)} IS NOT NULL" for column in columns)
+    select = f"SELECT coalesce(bool_and({whole}), true) AND count(*) = count(DISTINCT ({names})) FROM {full_name(*table.name)}"
+    with session.looking() as cursor:
+        row = None if cursor is None else cursor.execute(select).fetchone()
+    return row is not None and bool(row[0])
 
 
 def weights(steps: Sequence[tuple[Dataset, str]], asked: object) -> list[float]:

@@ -1,7 +1,7 @@
 """CREATE TABLE for synthetic tables: columns, types, keys and constraints of the originals that synthetic rows can satisfy."""
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -62,7 +62,7 @@ class Target:
         if columns:
             self.notes.append(f"numbered as keys, though declared: {', '.join(columns)}")
 
-    def note_references(self, copied: Collection[Name], of_many: Sequence[Reference]) -> None:
+    def note_references(self, copied: Mapping[Name, Table], of_many: Sequence[Reference]) -> None:
         """Note which references are not drawn, and which tables that the original refers to are copied.
 
         Args:
@@ -77,20 +77,23 @@ class Target:
         for reference in table.references:
             parent, columns = reference.parent, ", ".join(reference.columns)
             if reference in lost and reference not in of_many:
-                self.notes.append(self._unknown(parent, columns, copied))
+                self.notes.append(self._unknown(reference, copied))
             elif parent == table.name and reference not in (self.itself, *lost):
                 self.notes.append(f"{columns} refers to the table itself without a constraint")
         referred = dict.fromkeys(r.parent for r in table.references if r.parent in copied)
         self.notes += [f"'{parent[2]}' is public and is copied as it is" for parent in referred]
 
-    def _unknown(self, parent: Name, columns: str, copied: Collection[Name]) -> str:
+    def _unknown(self, reference: Reference, copied: Mapping[Name, Table]) -> str:
         """Why columns that refer to a table are not drawn, and what would keep them."""
-        own, kept, filled = columns.split(", "), self.columns, {name.lower() for name in self.filled}
+        own, parent, columns = reference.columns, reference.parent, ", ".join(reference.columns)
+        kept, filled = self.columns, {name.lower() for name in self.filled}
         drawn = all(name.lower() in filled for name in own)
         if parent in copied and drawn:
             return f"'{parent[2]}' is public, and {columns}, which refers to it, is drawn as any column"
         if parent in copied:
-            return f"'{parent[2]}' is public, and these links to it are not drawn: {columns} unknown"
+            repeated = not copied[parent].distinct(reference.key)
+            why = f" (several of its rows have the same {', '.join(reference.key)}, or none)" if repeated else ""
+            return f"'{parent[2]}' is public, and these links to it are not drawn: {columns} unknown{why}"
         if parent == self.table.name:
             drawn_where = (
                 "such links are drawn where it is protected without a unit, and has a key that is no attribute"

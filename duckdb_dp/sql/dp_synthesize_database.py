@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.accounting.records import TOLERANCE
@@ -93,7 +93,7 @@ def plan(
     tables = with_referred_keys([chosen_tables.table_of(session, known, dataset) for dataset in datasets])
     public = chosen_tables.public_parents(session, tables)
     ordered = parents_first([*tables, *(table for table in public if refers_by_keys(table, tables))])
-    copied = {table.name for table in public}
+    copied = {table.name: table for table in public}
     chosen = {table.name: dataset for table, dataset in zip(tables, datasets, strict=True)}
     steps = [
         step
@@ -117,7 +117,7 @@ def _steps(
     dataset: Dataset,
     table: Table,
     tables: Sequence[Table],
-    copied: Collection[Name],
+    copied: Mapping[Name, Table],
     target: tuple[str, str],
     arguments: Arguments,
 ) -> Iterator[Step]:
@@ -144,9 +144,9 @@ def _steps(
     held = {column for reference in known for column in reference.columns}
     attributes = tuple(name for name in declared if name not in held)
     numbering = number_columns(table, tables) or own
-    if owned_by_join:  # whose references are not drawn: numbers in their place would join with rows of any parent
-        used = {column for one in tables for r in one.references if r.parent == table.name for column in r.key}
-        numbering = tuple(column for column in numbering if column not in referring - used)
+    # Of references that are not drawn, numbers in their place would join with rows of any parent.
+    used = {column for one in tables for r in one.references if r.parent == table.name for column in r.key}
+    numbering = tuple(column for column in numbering if column not in referring - used - set(held))
     free = [column for column in numbering if column not in held and column not in attributes]
     key = tuple(column for column in free if dp_synthesize.numbered(table.columns[column]))
     itself_by = {column for reference in itself for column in reference.key}
