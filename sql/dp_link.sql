@@ -10,11 +10,13 @@
 --                       A child table without a PRIMARY KEY, as tables made from files are, also names the column that identifies
 --                       its rows, 'pet_id': 'pets.pet_id', or 'rowid': 'pets.rowid' where none does: synthetic rows then have a
 --                       column rowid. That may be declared later, alone
--- distinct              true: the same pair occurs at most once; by default what PRIMARY KEY and UNIQUE imply, and true
---                       for a table that has neither. The promise of two units counts all rows, whatever is declared here
+-- distinct              true: the same pair occurs at most once; false: it may occur again. By default what PRIMARY KEY and UNIQUE
+--                       imply. Of a table that has neither dp_links measures whether more than a tenth of the units repeat a pair, for
+--                       a twentieth of its budget at most, where links are of one unit of DuckDB's tables, and takes true elsewhere.
+--                       The promise of two units counts all rows, whatever is declared here
 --
 -- Columns: role (the name of the parent in dp_links: that of the table, or that of the column where two references have the
--- same parent), columns, refers_to, distinct_pairs
+-- same parent), columns, refers_to, distinct_pairs (NULL where it is measured)
 -- Cost: nothing. The same declaration again changes nothing; once the table is protected, a different one is refused.
 --
 -- Example:

@@ -76,10 +76,12 @@ def rows(session: Session, arguments: Arguments, place: Place, seen: str) -> Row
         raise DPError(f"'{name[2]}' has no FOREIGN KEY; declare what it refers to: {EXAMPLE}.")
     # 'pet_id': 'pets.pet_id' says which column identifies the table's own rows; it does not make pairs.
     columns = [c for r in references if not _of_its_key(name, r) for c in r.columns]
-    # Without constraints a table of pairs is taken for what such tables are: a set of pairs.
-    distinct = (not table.keys and bool(given)) or table.distinct(columns)
+    # Without constraints nothing says whether pairs repeat: dp_links measures that.
+    distinct = None if given and not table.keys else table.distinct(columns)
     if arguments.get("distinct") is not None:
         distinct = flag(arguments, "distinct")
+    elif before is not None:
+        distinct = json.loads(before)["distinct"]
     spec = {"references": [reference.to_json() for reference in references], "distinct": distinct}
     if dataset is None:
         session.ledger.families.refer(name, canonical(spec))
@@ -111,8 +113,8 @@ def _without_key(name: Name, spec: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**spec, "references": [r for r in spec["references"] if not _of_its_key(name, Reference.from_json(r))]}
 
 
-def references_of(session: Session, dataset: Dataset, table: Table | None) -> tuple[tuple[Reference, ...], bool]:
-    """A dataset's references and whether its pairs are distinct: as declared, otherwise by its constraints.
+def references_of(session: Session, dataset: Dataset, table: Table | None) -> tuple[tuple[Reference, ...], bool | None]:
+    """A dataset's references and whether its pairs are distinct: as declared, otherwise by its constraints; None where neither says.
 
     A declared reference of a key to itself is left out: it only says which columns identify the rows.
 
@@ -123,7 +125,7 @@ def references_of(session: Session, dataset: Dataset, table: Table | None) -> tu
     if spec is not None:
         found = json.loads(spec)
         references = tuple(r for r in map(Reference.from_json, found["references"]) if not _of_its_key(own, r))
-        return references, bool(found["distinct"])
+        return references, found["distinct"]
     if table is None or not table.references:
         raise DPError(
             f"'{dataset.name}' has no FOREIGN KEY, as far as can be seen. Declare what it refers to: "

@@ -9,7 +9,7 @@ from duckdb_dp.counting.encode import decode, quote
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain import types as column_types
 from duckdb_dp.domain.domain import Attribute
-from duckdb_dp.errors import DPError, as_sql, few, quoted, quoted_name
+from duckdb_dp.errors import DPError, few, quoted_name
 from duckdb_dp.request import Request, units
 from duckdb_dp.sql import (
     answer_size,
@@ -20,6 +20,7 @@ from duckdb_dp.sql import (
     drawn_references,
     key_types,
     link_counts,
+    linked_ends,
     precision,
     provenance,
     public_domains,
@@ -32,7 +33,6 @@ from duckdb_dp.sql.arguments import (
     check_bounded,
     find_dataset,
     flag,
-    name_parts,
     no_postprocess,
     parse_budget,
     release_name,
@@ -41,13 +41,13 @@ from duckdb_dp.sql.arguments import (
     word,
 )
 from duckdb_dp.sql.dp_link import declared_key, no_key, references_of
-from duckdb_dp.sql.links import DEGREE, LINKED, Link, Side, from_request, tag
+from duckdb_dp.sql.links import DEGREE, LINKED, Link, Side, from_request, repeated, tag
 from duckdb_dp.sql.registry import Function, register
 from duckdb_dp.sql.session import Session
 from duckdb_dp.sql.synthetic_tables import Key
 from duckdb_dp.synthesis.database import Name, Reference, Table
 from duckdb_dp.synthesis.functions import check
-from duckdb_dp.synthesis.links.columns import DEFAULT
+from duckdb_dp.synthesis.links.columns import DEFAULT, unit_side
 
 MAX_LINKS = 1_000_000_000
 
@@ -167,8 +167,8 @@ def link_of(session: Session, dataset: Dataset, arguments: Arguments, place: Pla
     check_bounded(dataset, "a call about links", takes="max_degree")
     table = catalog.of(session, dataset)
     references, distinct = references_of(session, dataset, table)
-    tables = _synthetic(arguments.get("synthetic"))
-    child, chosen = _choose(dataset, references, tables)
+    tables = linked_ends.named(arguments.get("synthetic"))
+    child, chosen = linked_ends.choose(dataset, references, tables)
     owned, one_parent = dataset, child is not None and chosen_parents.of_one(session, dataset, chosen[0][0])
     if one_parent:
         chosen_parents.check_protect(owned, arguments)
@@ -237,52 +237,6 @@ def link_of(session: Session, dataset: Dataset, arguments: Arguments, place: Pla
     return key_types.with_texts(link, texts)
 
 
-def _synthetic(asked: object) -> dict[str, str]:
-    """Role, in small letters -> name of the synthetic table, in quotes."""
-    if not isinstance(asked, dict) or not asked or not all(isinstance(name, str) for name in asked.values()):
-        raise DPError(
-            f"synthetic is {as_sql(asked)}; name the synthetic table of each side: synthetic := {{'users': 'users_syn', "
-            "'movies': 'movies_syn'}."
-        )
-    return {role.lower(): ".".join(map(quote, name_parts(name))) for role, name in asked.items()}
-
-
-def _choose(
-    dataset: Dataset, references: Sequence[Reference], tables: Mapping[str, str]
-) -> tuple[str | None, list[tuple[Reference, str]]]:
-    """(the synthetic child table, or None; the references to link with their synthetic tables)."""
-    own = dataset.name.lower()
-    chosen = []
-    for reference in references:
-        itself = reference.parent[2].lower() == own
-        found = tables.get(reference.role.lower()) or (None if itself else tables.get(reference.parent[2].lower()))
-        if found is not None:
-            chosen.append((reference, found))
-    child = tables.get(own)
-    if child is not None and not chosen:
-        chosen = [(reference, child) for reference in references if reference.parent[2].lower() == own]
-    known = {own, *(r.role.lower() for r in references), *(r.parent[2].lower() for r in references)}
-    roles = few(repr(reference.role) for reference in references)
-    if unknown := [role for role in tables if role not in known]:
-        raise DPError(f"synthetic names {as_sql(unknown[0])}; '{dataset.name}' refers to {roles}.")
-    if child is None and len(chosen) == 1 and chosen[0][0].parent[2].lower() == own:
-        raise DPError(
-            f"'{dataset.name}' refers to itself by '{chosen[0][0].role}', so its own synthetic table is what is linked: synthetic := "
-            f"{{{quoted(dataset.name)}: {quoted(name_parts(chosen[0][1])[-1])}}}."
-        )
-    if len(chosen) != (2 if child is None else 1):
-        what = f"two of {roles}" if child is None else f"one of {roles}, besides '{dataset.name}' itself"
-        raise DPError(
-            f"synthetic names {few(map(repr, tables))}; name {what}"
-            + (
-                f", or '{dataset.name}' and one of them where each of its rows has one parent."
-                if child is None
-                else "."
-            )
-        )
-    return child, chosen
-
-
 def _side(session: Session, reference: Reference, synthetic: str, numbered: Sequence[str]) -> Side:
     catalog_, schema, table = reference.parent
     key = Key(columns=reference.key)
@@ -348,7 +302,7 @@ def _request(
     sides: tuple[Side, Side],
     own: tuple[Attribute, ...],
     tagged: Sequence[Side],
-    distinct: bool,
+    distinct: bool | None,
     once: bool,
     arguments: Arguments,
     cost: float,
@@ -362,7 +316,7 @@ def _request(
             )
     options: dict[str, Any] = {
         "child": left.child,
-        "distinct": distinct and not left.child,
+        "distinct": bool(distinct) and not left.child,
         **({"once": True} if once else {}),
         "references": [side.reference.to_json() for side in sides],
         "sizes": [len(side.attributes) for side in sides],
@@ -380,7 +334,7 @@ def _request(
             "it out: whether another bound holds would reveal how many links someone has."
         )
     tags = tuple(tag(side, kept if len(units(dataset.unit)) > 1 else None) for side in tagged)
-    return Request(
+    request = Request(
         function=FUNCTION.name,
         catalog=dataset.catalog,
         schema=dataset.schema,
@@ -395,6 +349,11 @@ def _request(
         objective="",
         options=tuple((name, tuple(v) if isinstance(v, list) else v) for name, v in sorted(options.items())),
     )
+    if distinct is not None or left.child:
+        return request
+    if (unit := unit_side(request)) is not None:  # whether its pairs repeat is measured
+        return replace(request, attributes=(*request.attributes, repeated(sides[unit])))
+    return replace(request, options=tuple((name, name == "distinct" or value) for name, value in request.options))
 
 
 FUNCTION = register(Function(name="dp_links", plan=plan, read=read, compares=True, public=True))

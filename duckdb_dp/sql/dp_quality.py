@@ -24,7 +24,7 @@ from duckdb_dp.sql.arguments import (
     release_name,
     stable_cost,
 )
-from duckdb_dp.sql.links import DEGREE, LINKED, Link, Side
+from duckdb_dp.sql.links import DEGREE, TAGS, Link, Side
 from duckdb_dp.sql.owners import owned
 from duckdb_dp.sql.provenance import PublicTable
 from duckdb_dp.sql.registry import Function, Rows, register
@@ -229,7 +229,7 @@ def _of_links(
     link = dp_links.link_of(session, dataset, {**arguments, "method": None}, place, cost)
     link = dp_links.located(session, link, [place])
     asked = link.request
-    tags = {f"{side.role}.{tag}" for side in link.sides for tag in (LINKED, DEGREE)}
+    tags = {f"{side.role}.{tag}" for side in link.sides for tag in TAGS}
     degrees = tuple(
         Attribute(name=f"{side.role}.{DEGREE}", type="INTEGER", kind="integers", points=(0, asked.max_rows))
         for place, side in enumerate(link.sides)

@@ -10,7 +10,7 @@ from duckdb_dp.counting.units import UNIT
 from duckdb_dp.domain.domain import Clique, Domain, canonical
 from duckdb_dp.request import units
 from duckdb_dp.sql import synthetic_tables
-from duckdb_dp.sql.links import DEGREE, LINKED, Link
+from duckdb_dp.sql.links import DEGREE, LINKED, REPEATED, Link
 from duckdb_dp.sql.synthetic_tables import coded, codes_of, worded
 from duckdb_dp.synthesis.links.columns import counted_sides, unit_side
 
@@ -37,6 +37,7 @@ def counting(link: Link, unit_key: str) -> str:
     blocks += [_block(domain, link.cells, _count_joined(link))] if link.cells else []
     blocks += [_block(domain, (tag,), _count_linked(link, place)) for place, tag in link.tagged(LINKED)]
     blocks += [_block(domain, (tag,), _count_degrees(link, place, tag)) for place, tag in link.tagged(DEGREE)]
+    blocks += [_block(domain, (tag,), _count_repeated(link, place)) for place, tag in link.tagged(REPEATED)]
     if (place := unit_side(link.request)) is not None:
         blocks.append(_of_units(link, place))
     blocks += [_of_partners(link, end, place, unit_key) for end in counted_sides(link.request)]
@@ -142,6 +143,13 @@ def _count_degrees(link: Link, place: int, tag: str) -> str:
         f"SELECT least(coalesce(d.n, 0), {most})::BIGINT AS w0 FROM {SIDES[place]} s LEFT JOIN ({linked}) d ON {on}"
     )
     return f"SELECT w0, count(*) AS n FROM ({degrees}) GROUP BY ALL"
+
+
+def _count_repeated(link: Link, place: int) -> str:
+    """How many rows with a link have two of one pair, and how many have not."""
+    other = ", ".join(link.ends(1 - place))
+    flags = f"SELECT (count(*) > count(DISTINCT ({other})))::BIGINT AS w0 FROM joined GROUP BY {', '.join(link.ends(place))}"
+    return f"SELECT w0, count(*) AS n FROM ({flags}) GROUP BY ALL"
 
 
 def _of_units(link: Link, place: int) -> str:

@@ -11,8 +11,8 @@ from duckdb_dp.sql.provenance import PublicTable
 from duckdb_dp.sql.synthetic_tables import CodedRows, Column, Key
 from duckdb_dp.synthesis.database import Reference
 
-LINKED, DEGREE = "linked", "degree"
-"""Names, after a role, of pseudo-attributes of its rows: whether they have a link, and how many."""
+LINKED, DEGREE, REPEATED = TAGS = "linked", "degree", "repeats a pair"
+"""Names, after a role, of pseudo-attributes of its rows: whether they have a link, how many, and whether two of these are of one pair."""
 
 LARGEST_DEGREE = 100_000
 """Bounds up to which rows are counted by their number of links."""
@@ -120,7 +120,7 @@ class Link:
     @property
     def cells(self) -> Clique:
         """The attributes whose joint cells are counted over the links."""
-        tags = {f"{side.role}.{tag}" for side in self.sides for tag in (LINKED, DEGREE)}
+        tags = {f"{side.role}.{tag}" for side in self.sides for tag in TAGS}
         return tuple(name for name in self.request.domain.attributes if name not in tags)
 
     def tagged(self, tag: str) -> Iterator[tuple[int, str]]:
@@ -177,6 +177,11 @@ def tag(side: Side, most: int | None) -> Attribute:
     return Attribute(name=f"{side.role}.{DEGREE}", type="INTEGER", kind="integers", points=(0, most))
 
 
+def repeated(side: Side) -> Attribute:
+    """The pseudo-attribute of a side's rows: whether two links of theirs are of one pair of rows."""
+    return Attribute(name=f"{side.role}.{REPEATED}", type="BOOLEAN", kind="values", points=(False, True))
+
+
 def from_request(request: Request) -> Link:
     """The link that a request stands for."""
     found = dict(request.options)
@@ -198,7 +203,7 @@ def from_request(request: Request) -> Link:
             )
         )
         start += size
-    tags = {f"{side.role}.{tag}" for side in sides for tag in (LINKED, DEGREE)}
+    tags = {f"{side.role}.{tag}" for side in sides for tag in TAGS}
     own = tuple(attribute for attribute in request.attributes[start:] if attribute.name not in tags)
     return Link(
         request=request, sides=(sides[0], sides[1]), own=own, distinct=found["distinct"], as_text=(False, False)

@@ -56,7 +56,7 @@ CALL dp_attributes('players');
 CALL dp_link('ratings', "references" := {{'user_id': 'users.user_id', 'movie_id': 'movies.movie_id'}}, "distinct" := {distinct});
 CALL dp_link('matches', "references" := [
     {{'columns': ['home', 'home_number'], 'references': ['teams.country', 'teams.number']}},
-    {{'columns': ['away', 'away_number'], 'references': ['teams.country', 'teams.number']}}]);
+    {{'columns': ['away', 'away_number'], 'references': ['teams.country', 'teams.number']}}], "distinct" := true);
 CALL dp_link('players', "references" := [
     {{'columns': ['country', 'number'], 'references': ['teams.country', 'teams.number']}}, {{'player_id': 'players.player_id'}}]);
 CALL dp_public(['users', 'movies'], links := 'ratings'); CALL dp_public('teams', links := 'matches');
@@ -239,7 +239,7 @@ def test_keys_of_all_types_meet_as_in_duckdb(pair: Pair, parent: str, child: str
         loaded("CALL dp_protect('movies', rho := 1e6); CALL dp_attributes('movies')")
         loaded("CALL dp_protect('ratings', unit := 'user_id', max_rows := 999, rho := 1e6)")
         loaded(
-            """CALL dp_link('ratings', "references" := {'user_id': 'users.user_id', 'movie_id': 'movies.movie_id'})"""
+            "CALL dp_link('ratings', \"references\" := {'user_id': 'users.user_id', 'movie_id': 'movies.movie_id'}, \"distinct\" := true)"
         )
         loaded(
             "CALL dp_public(['users_syn', 'movies_syn', 'ratings_drawn']); CALL dp_public(['users', 'movies'], links := 'ratings')"
@@ -548,7 +548,7 @@ CALL dp_protect('users', rho := 9); CALL dp_protect('movies', rho := 9);
 CALL dp_protect('ratings', unit := 'user_id', max_rows := 4, rho := 9);
 CALL dp_attribute('users', 'age', low := 0, high := 2, other := true);
 CALL dp_attribute('movies', 'year', low := 0, high := 2, other := true);
-CALL dp_link('ratings', "references" := {'user_id': 'users.user_id', 'movie_id': 'movies.movie_id'});
+CALL dp_link('ratings', "references" := {'user_id': 'users.user_id', 'movie_id': 'movies.movie_id'}, "distinct" := true);
 CREATE TABLE users_syn AS SELECT i AS user_id, i % 3 AS age FROM range(9) t(i);
 CREATE TABLE movies_syn AS SELECT i AS movie_id, i % 3 AS year FROM range(9) t(i);
 CREATE TABLE ratings_drawn AS SELECT 1 AS user_id, 2 AS movie_id;

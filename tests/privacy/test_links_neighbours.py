@@ -20,6 +20,7 @@ from duckdb_dp.linop import Distance
 from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.reconstruct.measurement import LinearMeasurement
 from duckdb_dp.synthesis.links.at_least import AtLeast
+from duckdb_dp.synthesis.links.columns import REPEATED
 from duckdb_dp.synthesis.links.limited import LimitedPairs
 from duckdb_dp.synthesis.links.linked_rows import measure_linked
 
@@ -77,26 +78,32 @@ def fill(con: duckdb.DuckDBPyConnection, database: Database) -> None:
         con.execute(f"DELETE FROM {table}; INSERT INTO {table} VALUES {values}")
 
 
-@pytest.fixture(scope="module", params=["'user_id'", "'movie_id'", BOTH])
+ONCE = ', "distinct" := true'
+UNITS = [("'user_id'", ONCE), ("'movie_id'", ONCE), (BOTH, ""), ("'user_id'", ""), ("'movie_id'", "")]
+
+
+@pytest.fixture(scope="module", params=UNITS)
 def protected(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """(unit, connection with the tables, protected by it)."""
+    """(unit, connection with the tables, protected by it, whether it is measured if pairs repeat)."""
+    unit, once = request.param
     with duckdb.connect() as con, patch("duckdb_dp.accounting.database.secrets.token_bytes", bytes):
         con.execute("CREATE TABLE users (user_id INTEGER, sex VARCHAR, age INTEGER)")
         con.execute("CREATE TABLE movies (movie_id INTEGER, comedy BOOLEAN)")
         con.execute("CREATE TABLE ratings (user_id INTEGER, movie_id INTEGER, stars INTEGER)")
         duckdb_dp.testing.load(con, tmp_path_factory.mktemp("links") / "l.dp", seed=1)
         con.execute(
-            f"CALL dp_protect('ratings', unit := {request.param}, max_rows := {DEGREE}, rho := 1);"
+            f"CALL dp_protect('ratings', unit := {unit}, max_rows := {DEGREE}, rho := 1);"
             "CALL dp_protect('users', rho := 1); CALL dp_protect('movies', rho := 1);"
             "CALL dp_attribute('users', 'sex', \"values\" := ['F', 'M'], other := true);"
             "CALL dp_attribute('users', 'age', bins := [0, 30, 70]); CALL dp_attribute('movies', 'comedy');"
             "CALL dp_attribute('ratings', 'stars', low := 1, high := 3, nulls := true);"
-            "CALL dp_link('ratings', \"references\" := {'user_id': 'users.user_id', 'movie_id': 'movies.movie_id'});"
+            "CALL dp_link('ratings', \"references\" := {'user_id': 'users.user_id', 'movie_id': 'movies.movie_id'}"
+            f"{once});"
             "CREATE TABLE u AS SELECT 1 AS user_id, 'F' AS sex, 20 AS age;"
             "CREATE TABLE m AS SELECT 1 AS movie_id, true AS comedy; CALL dp_public(['u', 'm']);"
             "CALL dp_public(['users', 'movies'], links := 'ratings')"
         )
-        yield request.param, con
+        yield unit, con, unit != BOTH and not once
 
 
 def count(
@@ -114,7 +121,7 @@ def count(
         con.execute(CALL).fetchall()
     (counts,) = found
     tables = [*TABLES, ROWS, *(sizes_of(DEGREE, *names) for names in own)] if counts.has_units else []
-    links = tuple(name for name in counts.domain.attributes if not name.endswith((".linked", ".degree")))
+    links = tuple(name for name in counts.domain.attributes if not name.endswith((".linked", ".degree", REPEATED)))
     ends = [(name,) for name in counts.domain.attributes if name not in links]
     asked = [(), links, ("users.sex",), ("movies.comedy", "stars"), *ends]
     whole = {clique: counts.marginal(clique).tolist() for clique in [*asked, *tables, *counts.partners]}
@@ -162,7 +169,7 @@ def distance(one: list[int], other: list[int]) -> int:
 @pytest.mark.some(1)
 @pytest.mark.parametrize("seed", range(2))
 def test_one_unit_changes_counts_by_its_bound(protected: Any, seed: int) -> None:
-    unit, con = protected
+    unit, con, measured = protected
     database = bounded(odd_database(seed)) if unit == BOTH else odd_database(seed)
     for table in ("users", "movies"):
         if f"'{table[:-1]}_id'" not in unit:
@@ -172,6 +179,7 @@ def test_one_unit_changes_counts_by_its_bound(protected: Any, seed: int) -> None
             smaller = count(con, without(database, table, key), OWN[table])
             assert (unit == BOTH) == whole.keys().isdisjoint(TABLES)
             assert (unit == BOTH) == (("movies.degree",) in whole)
+            assert measured == ((table + REPEATED,) in whole)
             for clique, exact in whole.items():
                 if clique == ROWS:
                     assert (moved := limited_length(exact, smaller[clique])) <= 1
@@ -191,6 +199,9 @@ def test_one_unit_changes_counts_by_its_bound(protected: Any, seed: int) -> None
                     )
                     assert np.abs(one - other).sum() <= DEGREE, (table, key, clique)
                     assert abs(sum(exact) - sum(smaller[clique])) <= 1
+                elif clique and clique[0].endswith(REPEATED):
+                    assert clique[0].startswith(table), (table, key, clique)
+                    assert distance(exact, smaller[clique]) <= 1, (table, key, clique)
                 elif not clique or not clique[0].endswith(".linked"):
                     assert distance(exact, smaller[clique]) <= DEGREE, (table, key, clique)
             for name in ("users.linked", "movies.linked"):
@@ -201,7 +212,7 @@ def test_one_unit_changes_counts_by_its_bound(protected: Any, seed: int) -> None
 
 def test_counts_are_those_of_the_kept_links(protected: Any) -> None:
     """Against plain Python, on a database in which no choice is left to the hash."""
-    _, con = protected
+    _, con, measured = protected
     users = [(u, "FM?"[u % 3], 10 * u % 80) for u in range(USERS)] + [(None, "F", 5)]
     movies = [(m, m % 2 == 0 if m else None) for m in range(MOVIES)]
     some: list[Row] = [
@@ -210,8 +221,8 @@ def test_counts_are_those_of_the_kept_links(protected: Any) -> None:
     rows = bounded({"ratings": [(99, 1, 9), (1, 77, 9), *some[:2], *some]})["ratings"]
     odd = [(None, 1, 1), (1, None, 1)]
     found = count(con, {"users": users, "movies": movies, "ratings": rows + odd})
-    links = list(dict.fromkeys(rows))
-    assert len(links) < len(rows)
+    links = rows if measured else list(dict.fromkeys(rows))
+    assert len(set(links)) < len(rows)
     sexes = {u: "FM".find(sex) % 3 for u, sex, age in users if u is not None and 0 <= age <= 70}
     ages = {u: int(age >= 30) for u, _, age in users}
     comedies = {m: int(comedy) for m, comedy in movies if comedy is not None}
@@ -223,6 +234,14 @@ def test_counts_are_those_of_the_kept_links(protected: Any) -> None:
     assert len(kept) > 5
     assert joint == [cells[i] for i in range(3 * 2 * 2 * 4)]
     assert found[()] == [len(kept)]
+    if measured:
+        (side,) = [clique[0] for clique in found if clique and clique[0].endswith(REPEATED)]
+        units, end = (sexes, 0) if side.startswith("users") else (comedies, 1)
+        pairs = Counter(link[:2] for link in kept)
+        linked = {link[end] for link in kept}
+        twice = {pair[end] for pair, number in pairs.items() if number > 1}
+        assert linked <= units.keys()
+        assert found[side,] == [len(linked) - len(twice), len(twice)]
     for name, rows, linked in (
         ("users.linked", sexes, {u for u, _, _ in kept}),
         ("movies.linked", comedies, {m for _, m, _ in kept}),
@@ -231,11 +250,11 @@ def test_counts_are_those_of_the_kept_links(protected: Any) -> None:
 
 
 def test_a_broken_promise_is_an_error_that_says_nobody(protected: Any) -> None:
-    unit, con = protected
+    unit, con, measured = protected
     fill(con, odd_database(1))
     before = con.execute("FROM dp_budget()").fetchall()
     if unit != BOTH:
-        assert len(con.execute(CALL).fetchall()) <= 1
+        assert len(con.execute(CALL).fetchall()) <= (DEGREE if measured else 1)
         return
     with pytest.raises(duckdb.Error) as caught:
         con.execute(CALL).fetchall()

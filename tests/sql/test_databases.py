@@ -165,7 +165,10 @@ def test_shares(asked: Any) -> None:
         (call(more=", shares := {'users': 0}"), "write a positive number"),
         (call(more=", method := 'gan'"), "method 'gan' is not known"),
         (call(more=", link_method := 'gan'"), "link_method is 'gan'; use 'auto'"),
-        (call(more=", max_rows := {'userz': 3}"), "max_rows names 'userz', which is none of the tables that are made: 'users'"),
+        (
+            call(more=", max_rows := {'userz': 3}"),
+            "max_rows names 'userz', which is none of the tables that are made: 'users'",
+        ),
         ("CALL dp_synthesize_database('main', target := '', rho := 1)", "target is ''; name a schema"),
         (call(more=", max_degree := 0"), "max_degree is 0"),
         ("CALL dp_synthesize_database('main', target := 'main', rho := 1)", "name a new schema"),

@@ -38,7 +38,7 @@ CALL dp_attributes('movies'); CALL dp_attribute('ratings', 'stars', low := 1, hi
 CALL dp_attribute('teams', 'region', "values" := ['EU', 'US', 'AF']); CALL dp_attributes('matches');
 CALL dp_attributes('players'); CALL dp_attributes('places');
 CALL dp_link('trips', "references" := [{'columns': ['user_id'], 'references': ['users.user_id']},
-    {'columns': ['country', 'number'], 'references': ['places.country', 'places.number']}]);
+    {'columns': ['country', 'number'], 'references': ['places.country', 'places.number']}], "distinct" := true);
 CALL dp_public('movies', links := 'ratings'); CALL dp_public('teams', links := 'matches'); CALL dp_public('users', links := 'trips');
 CALL dp_public('teams', links := 'players');
 """
@@ -446,7 +446,9 @@ def test_a_reference_to_the_table_itself_that_cannot_be_bounded(db: Any) -> None
     links = "FROM dp_links('{}', synthetic := {}, rho := 1)"
     line = db.refused(links.format("staff", "{'boss': 'staff_syn', 'mentor': 'staff_syn'}"))
     assert "'boss' of 'staff' refers to the table itself, and must be linked separately" in line
-    assert "name one of 'boss', 'mentor'" in db.refused(links.format("staff", "{'staff': 'staff_syn'}"))
+    assert "name 'staff' itself and one of 'boss', 'mentor'" in db.refused(
+        links.format("staff", "{'staff': 'staff_syn'}")
+    )
     db("CREATE TABLE twins AS FROM staff")
     db("CALL dp_protect('twins', rho := 9); CALL dp_link('twins', \"references\" := {'boss': 'twins.id'})")
     assert "make it a PRIMARY KEY or UNIQUE" in db.refused(links.format("twins", "{'twins': 'staff_syn'}"))

@@ -32,3 +32,30 @@ def test_degrees_do_not_depend_on_how_few_partners_there_are(exact: Loaded, site
         found = dict(exact(f"SELECT {column}, count(*) FROM made GROUP BY 1"))
         off = sum(abs(found.get(value, 0) - n) for value, n in enumerate(shares, int(column == "seq")))
         assert off <= 90  # of 600
+
+
+@pytest.mark.parametrize(
+    ("held", "repeats"), [("(i + n) % 10", False), ("i % 10", True)], ids=["a set of pairs", "repeated pairs"]
+)
+def test_whether_pairs_repeat_is_measured_where_nothing_says_it(exact: Loaded, held: str, repeats: bool) -> None:
+    exact(
+        "CREATE TABLE persons AS SELECT i AS id, i % 2 AS sex FROM range(300) r(i); "
+        "CREATE TABLE sites AS SELECT i AS pl, i % 3 AS big FROM range(10) r(i); "
+        f"CREATE TABLE stays AS SELECT i AS id, {held} AS pl, i % 3 AS kind FROM range(300) r(i), range(4) s(n); "
+        "CALL dp_public(['sites'])"
+    )
+    said = exact("CALL dp_link('stays', \"references\" := {'id': 'persons.id', 'pl': 'sites.pl'})")
+    assert [row[3] for row in said] == [None, None]
+    exact(
+        "CALL dp_protect(['persons', 'stays'], unit := 'persons.id', rho := 1000, max_rows := {'stays': 4}); "
+        "CALL dp_attributes('persons', {'sex': [0, 1]}); CALL dp_attributes('stays', {'kind': [0, 1, 2]})"
+    )
+    exact("CALL dp_synthesize_database('main', target := 'syn', tables := ['persons', 'stays'], rho := 10)")
+    ((rows, pairs),) = exact("SELECT count(*), count(DISTINCT (id, pl)) FROM syn.stays")
+    assert abs(rows - 1200) < 60
+    assert (pairs < rows) == repeats
+    exact(
+        "CREATE TABLE p AS FROM dp_synthesize('persons', key := 'id', rho := 1); CREATE TABLE s AS FROM sites; CALL dp_public('s'); "
+        "CREATE TABLE made AS FROM dp_links('stays', synthetic := {'persons': 'p', 'sites': 's'}, rho := 10)"
+    )
+    assert exact("SELECT count(*) > count(DISTINCT (id, pl)) FROM made") == [(repeats,)]

@@ -36,8 +36,8 @@ LEAST = 1e-18
 
 (DEFAULT, *_) = METHODS
 
-LINKED, DEGREE = ".linked", ".degree"
-"""Ends of the names, after a role, of pseudo-attributes of its rows: whether they have a link, or how many."""
+LINKED, DEGREE, REPEATED = ".linked", ".degree", ".repeats a pair"
+"""Ends of the names, after a role, of pseudo-attributes of its rows: whether they have a link, how many, and whether two are of a pair."""
 
 
 def side_attributes(request: Request, end: int) -> tuple[Attribute, ...]:
@@ -50,7 +50,9 @@ def side_attributes(request: Request, end: int) -> tuple[Attribute, ...]:
 def link_attributes(request: Request) -> list[Attribute]:
     """The attributes of the link table itself."""
     start = sum(dict(request.options)["sizes"])
-    return [attribute for attribute in request.attributes[start:] if not attribute.name.endswith((LINKED, DEGREE))]
+    return [
+        attribute for attribute in request.attributes[start:] if not attribute.name.endswith((LINKED, DEGREE, REPEATED))
+    ]
 
 
 def check(request: Request) -> None:
@@ -318,6 +320,7 @@ def sides_of(request: Request, tables: Sequence[SyntheticTable]) -> tuple[Side, 
                 table.codes(attributes).astype(np.int64),
                 max_degree=_bound(request, end),
                 linked=tags[0] if tags else None,
+                repeated=repeated if (repeated := f"{reference.role}{REPEATED}") in request.domain.sizes else None,
             )
         )
     left, right = sides

@@ -34,6 +34,7 @@ from duckdb_dp.synthesis.links.measure_limited import Wanted, measure_limited, w
 from duckdb_dp.synthesis.links.mwem_pgd import ROUNDS, mwem_pgd, small_workloads
 from duckdb_dp.synthesis.links.number_classes import NumberClasses, number_classes
 from duckdb_dp.synthesis.links.per_unit import NoisyTable
+from duckdb_dp.synthesis.links.repeats import pairs_repeat
 from duckdb_dp.synthesis.links.shapes import Shape, measure_rows, shape_of, units_of
 from duckdb_dp.synthesis.links.sides import Side
 from duckdb_dp.synthesis.links.tiles import Tiles, part, sampled, small
@@ -98,7 +99,7 @@ def links(
         queryable: counts of the private links over the attributes of both sides and of the links.
         left, right: the synthetic tables, with the bounds that hold in the result.
         rows: how many links; None for their noisy number.
-        rules: what the links obey.
+        rules: what the links obey; whether pairs are distinct is measured where the unit's side has an attribute for that.
         matches: attributes of both sides that links may match in; the published methods leave them out.
         link_attributes: attributes of the links.
         method: 'auto', or 'paper' or 'sliced' for the paper's own loop, on row types or on random slices of rows.
@@ -117,6 +118,10 @@ def links(
     rho, sides = queryable.left, (left, right)
     matches = matches if method == "auto" else ()
     known = measure_rows(queryable, sides, unit, rho)
+    if unit is not None and (tag := sides[unit].repeated) is not None:
+        units = known[unit]
+        assert isinstance(units, Measured)
+        rules = replace(rules, distinct=not pairs_repeat(queryable, tag, units, rho))
     spent = {"rows": rho - queryable.left}
     structure, own = None, OF_LINKS * rho if link_attributes else 0.0
     chosen = Wanted(pairs=(), rho=own, groups=0, left_out=())

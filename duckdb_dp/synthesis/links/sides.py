@@ -28,6 +28,7 @@ class Side:
         rows: the row type of every synthetic row, shape (rows,).
         max_degree: links that a row may have at most; None: as many as there are partners.
         linked: name of the 0/1 attribute that says whether a row has a link; None: not measured.
+        repeated: that of whether a row has two links of one pair of rows; None where it is known whether pairs repeat.
     """
 
     attributes: Clique
@@ -35,6 +36,7 @@ class Side:
     rows: Integers
     max_degree: int | None = None
     linked: str | None = None
+    repeated: str | None = None
 
     def __post_init__(self) -> None:
         if self.types.ndim != 2 or self.types.shape[1] != len(self.attributes):
