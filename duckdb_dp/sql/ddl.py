@@ -1,7 +1,7 @@
 """CREATE TABLE for synthetic tables: columns, types, keys and constraints of the originals that synthetic rows can satisfy."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -25,6 +25,8 @@ class Target:
         table: the original.
         filled: columns that get values.
         references: foreign keys that are filled.
+        keyed: those to public tables whose keys are the values of the column, which is drawn as any other.
+        parents: the tables that these refer to.
         itself: the one of them, if any, that is a constraint and refers to the table itself.
         siblings: keys of which one column gets its values when the table is complete.
         nulls: whether columns that nothing is known of are kept, as NULL.
@@ -34,6 +36,8 @@ class Target:
     table: Table
     filled: tuple[str, ...]
     references: tuple[Reference, ...]
+    keyed: tuple[Reference, ...] = ()
+    parents: Mapping[Name, Table] = field(default_factory=dict)
     itself: Reference | None = None
     siblings: tuple[SiblingKey, ...] = ()
     nulls: bool = False
@@ -80,8 +84,32 @@ class Target:
                 self.notes.append(self._unknown(reference, copied))
             elif parent == table.name and reference not in (self.itself, *lost):
                 self.notes.append(f"{columns} refers to the table itself without a constraint")
+        for reference in (*self.references, *self.keyed):
+            if not self._can_have(reference):
+                columns, parent = ", ".join(reference.columns), reference.parent[2]
+                self.notes.append(
+                    f"{columns} refers to '{parent}' without a constraint, as the types of the keys differ"
+                )
         referred = dict.fromkeys(r.parent for r in table.references if r.parent in copied)
         self.notes += [f"'{parent[2]}' is public and is copied as it is" for parent in referred]
+
+    def note_nulls(self, own: Collection[str]) -> None:
+        """Note that links whose reference is NULL are left out, and what would keep those to a public table.
+
+        Args:
+            own: columns that name the unit; nobody owns a row in which they are NULL.
+        """
+        for reference in self.references:
+            free = [name for name in reference.columns if name not in self.table.required and name not in own]
+            if free:
+                self.notes.append(f"rows whose {' or '.join(free)} is NULL are left out{self._kept_with_nulls(free)}")
+
+    def _kept_with_nulls(self, columns: Sequence[str]) -> str:
+        dtype = types.find(self.table.columns[columns[0]])
+        if len(columns) > 1 or dtype is None:
+            return ""
+        call = declarations.call(quoted_name(self.table.name[2]), columns[0], f"{dtype.declared_by}, nulls := true")
+        return f" (to draw {columns[0]} as any column, with NULL: {call})"
 
     def _unknown(self, reference: Reference, copied: Mapping[Name, Table]) -> str:
         """Why columns that refer to a table are not drawn, and what would keep them."""
@@ -122,10 +150,16 @@ class Target:
         parts += [f"CHECK ({text})" for used, text in table.checks if set(used) <= set(columns)]
         parts += [
             f"FOREIGN KEY ({_list(r.columns)}) REFERENCES {quote(r.parent[2])} ({_list(r.key)})"
-            for r in self.references
-            if r.parent != table.name or r == self.itself
+            for r in (*self.references, *self.keyed)
+            if self._can_have(r) and (r.parent != table.name or r == self.itself)
         ]
         return f"CREATE TABLE {quote(table.name[2])} ({', '.join(parts)})"
+
+    def _can_have(self, reference: Reference) -> bool:
+        """Whether the foreign key can be a constraint: DuckDB has none between columns of different types."""
+        parent = self.parents.get(reference.parent, self.table)
+        types_ = zip(reference.columns, reference.key, strict=True)
+        return all(self.table.columns.get(column) == parent.columns.get(key) for column, key in types_)
 
     def insert(self, source: str, unique: Iterable[str]) -> str:
         """INSERT of the rows of a SELECT that satisfy the constraints.

@@ -179,7 +179,8 @@ def link_of(session: Session, dataset: Dataset, arguments: Arguments, place: Pla
         contribution_bounds.check_owner(session, dataset)
     numbered: Mapping[Name, Sequence[str]] = arguments.get(NUMBERED) or {}
     not_own = numbered.get((dataset.catalog, dataset.schema, dataset.name), ())
-    declared = {name: a for name, a in session.declared(dataset, decimals=True).items() if name not in not_own}
+    every = dp_synthesize.attributes_of(session, dataset, arguments)
+    declared = {name: a for name, a in every.items() if name not in not_own}
     taken = {c for reference, _ in chosen for c in reference.columns} | {c for u in units(dataset.unit) for c in u}
     own = tuple(attribute for name, attribute in declared.items() if name not in taken)
     sides = [_side(session, one, synthetic, numbered.get(one.parent, ())) for one, synthetic in chosen]

@@ -1,6 +1,6 @@
 """dp_synthesize: from its arguments to a request, and from a stored release to rows in the table's own types."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from duckdb_dp.accounting.ledger import Dataset, Release
 from duckdb_dp.counting.encode import decode, quote
@@ -35,6 +35,9 @@ from duckdb_dp.synthesis.table.columns import DEFAULT, ROUNDED, cliques
 MAX_ROWS = 100_000_000
 """Most synthetic rows of one request: 0.8 GB for each attribute."""
 
+ALSO = "also"
+"""No argument of users': attributes that nobody declared, as they are those of keys of public tables."""
+
 WIDE = "wide"
 """No argument of users': columns of the key that are numbered as BIGINT whatever their type, until they get their values."""
 
@@ -45,7 +48,7 @@ MAX_ROUNDS = 20
 def plan(session: Session, arguments: Arguments, place: Place) -> str:
     """SQL of the rows: reads the stored release if there is one, else counts, charges and draws."""
     dataset = with_rows(FUNCTION.name, find_dataset(session.ledger, arguments["dataset"], *place), arguments)
-    request = owned(session, dataset, request_of(dataset, session.declared(dataset, decimals=True), arguments))
+    request = owned(session, dataset, request_of(dataset, attributes_of(session, dataset, arguments), arguments))
     key = _key(session, dataset, request, arguments.get("key"))
     key |= dict.fromkeys(arguments.get(WIDE, ()), "BIGINT")
     session.check_columns(dataset, request.attributes)
@@ -64,6 +67,12 @@ def read(session: Session, stored: Release, arguments: Arguments, _place: Place)
     request = Request.from_json(stored.request)
     dataset = find_dataset(session.ledger.asked_by(None), request.table, request.catalog, request.schema)
     return _rows(session, request, render.stored_handle(stored), _key(session, dataset, request, None), stored)
+
+
+def attributes_of(session: Session, dataset: Dataset, arguments: Arguments) -> dict[str, Attribute]:
+    """The attributes that a call can ask for."""
+    also: Iterable[Attribute] = arguments.get(ALSO) or ()
+    return session.declared(dataset, decimals=True) | {attribute.name: attribute for attribute in also}
 
 
 def request_of(dataset: Dataset, declared: Mapping[str, Attribute], arguments: Arguments) -> Request:

@@ -22,6 +22,7 @@ from duckdb_dp.sql import (
     execute_database,
     link_counts,
     owners,
+    public_domains,
     sibling_keys,
 )
 from duckdb_dp.sql.arguments import Arguments, Place, check_delta, flag, word
@@ -142,6 +143,11 @@ def _steps(
             f"'{dataset.name}' refers to '{known[0].parent[2]}' and has the key", table, other or own_key
         )
     held = {column for reference in known for column in reference.columns}
+    undrawn = [r for r in table.references if r not in known and not {*r.columns} & {*declared, *held, *numbered}]
+    of_keys = {r: public_domains.of_key(session, table, r, copied[r.parent]) for r in undrawn if r.parent in copied}
+    also = [attribute for attribute in of_keys.values() if attribute is not None]
+    keyed = tuple(r for r, attribute in of_keys.items() if attribute is not None and copied[r.parent].distinct(r.key))
+    declared |= {attribute.name: attribute for attribute in also}
     attributes = tuple(name for name in declared if name not in held)
     numbering = number_columns(table, tables) or own
     # Of references that are not drawn, numbers in their place would join with rows of any parent.
@@ -157,6 +163,8 @@ def _steps(
         table=table,
         filled=(*key, *attributes, *held),
         references=tuple(known),
+        keyed=keyed,
+        parents={**copied, **by_name},
         itself=drawn_references.kept_itself(session, dataset, known),
         siblings=siblings,
         nulls=_keeps_undeclared(arguments),
@@ -168,11 +176,13 @@ def _steps(
     whole_name = full_name(*target, dataset.name)
     fresh = {"fresh": True} if flag(arguments, "fresh") else {}
     if linking:
+        plan_of.note_nulls([column for columns in units(dataset.unit) for column in columns])
         synthetic = {reference.role: full_name(*target, reference.parent[2]) for reference in known}
         more = {
             "synthetic": synthetic,
             "method": word(arguments, "link_method", LINKING),
             dp_links.NUMBERED: numbers,
+            dp_synthesize.ALSO: also,
             **fresh,
         }
         if arguments.get("max_degree") is not None:
@@ -193,6 +203,7 @@ def _steps(
     rows = {
         "attributes": list(attributes),
         "key": numbering_key or None,
+        dp_synthesize.ALSO: also,
         dp_synthesize.WIDE: tuple(sibling_keys.wide(siblings, numbering_key, held)),
         "method": word(arguments, "method", DEFAULT.method),
     }
@@ -207,6 +218,7 @@ def _steps(
             "synthetic": {dataset.name: stages[place], reference.role: parents},
             dp_links.NUMBERED: numbers,
             dp_links.OWN_KEY: own,
+            dp_synthesize.ALSO: also,
             **fresh,
         }
         bounded = own_rows or chosen_parents.of_one(session, dataset, reference)
@@ -283,7 +295,8 @@ def _price(session: Session, steps: Sequence[Step], typed: Budget, source: tuple
 def _request(session: Session, step: Step, source: tuple[str, str]) -> Request:
     arguments = {**step.arguments, "dataset": full_name(*_name(step.dataset))}
     if step.kind == "rows":
-        asked = dp_synthesize.request_of(step.dataset, session.declared(step.dataset, decimals=True), arguments)
+        declared = dp_synthesize.attributes_of(session, step.dataset, arguments)
+        asked = dp_synthesize.request_of(step.dataset, declared, arguments)
         return owners.owned(session, step.dataset, asked)
     link = dp_links.link_of(session, step.dataset, arguments, source)
     if len(units(step.dataset.unit)) > 1 and step.dataset.schema != SCHEMA:

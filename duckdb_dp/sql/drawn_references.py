@@ -38,8 +38,14 @@ def references(
         tables: all tables that are made.
         itself: its references to itself that can be drawn.
     """
-    names = {other.name for other in tables}
-    possible = chosen_parents.drawn(session, dataset, table.references)
+    names, declared = {other.name for other in tables}, session.declared(dataset)
+    # A column that is declared with NULL is drawn as any other where it refers to a public table: links have no NULL.
+    possible = [
+        reference
+        for reference in chosen_parents.drawn(session, dataset, table.references)
+        if session.ledger.dataset(*reference.parent) is not None
+        or not any(name in declared and declared[name].nulls for name in reference.columns)
+    ]
     known = [r for r in possible if r.parent in names and r.parent != table.name]
     known += itself
     made = [reference for reference in known if session.ledger.dataset(*reference.parent) is not None]

@@ -9,7 +9,10 @@ from duckdb_dp.domain import types
 from duckdb_dp.domain.domain import Attribute, declare
 from duckdb_dp.errors import DPError
 from duckdb_dp.sql.session import Session
-from duckdb_dp.synthesis.database import Table
+from duckdb_dp.synthesis.database import Reference, Table
+
+MOST_KEYS = 1000
+"""Most rows of a public table whose keys are the values of a column that refers to it."""
 
 MOST, BINS = 64, 16
 """Most values of an attribute; columns of more values that have an order are cut into so many bins of about as many rows."""
@@ -28,6 +31,34 @@ def attributes(session: Session, table: Table, leave: Collection[str]) -> tuple[
     folded = {name.lower() for name in leave}
     columns = {name: type_ for name, type_ in table.columns.items() if name.lower() not in folded}
     return tuple(_found(session, table, columns))
+
+
+def of_key(session: Session, table: Table, reference: Reference, parent: Table) -> Attribute | None:
+    """The attribute of a column that refers to a public table, whose keys are its values; None where there is no such.
+
+    Args:
+        session: which reads the committed rows.
+        table: the table with the column.
+        reference: it.
+        parent: the public table.
+
+    Privacy: reads public rows.
+    """
+    if len(reference.columns) > 1:
+        return None
+    (column,), (key,) = reference.columns, reference.key
+    with session.looking() as cursor:
+        if cursor is None:
+            return None
+        rows = f"SELECT DISTINCT {quote(key)} AS v FROM {full_name(*parent.name)} WHERE {quote(key)} IS NOT NULL"
+        values = [row[0] for row in cursor.execute(f"FROM ({rows} LIMIT {MOST_KEYS + 1}) ORDER BY v ASC").fetchall()]
+    if not 0 < len(values) <= MOST_KEYS:
+        return None
+    try:
+        listed = [_plain(value) for value in values]
+        return declare(name=column, type=table.columns[column], values=listed, nulls=column not in table.required)
+    except DPError:
+        return None  # keys of another type than the column's, say
 
 
 def _found(session: Session, table: Table, columns: dict[str, str]) -> Iterator[Attribute]:

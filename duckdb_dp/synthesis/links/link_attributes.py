@@ -176,7 +176,9 @@ class _Model:
         known_by = [
             mass * float(scale**2 @ shares) * float(p.scales[1] ** 2 @ p.centre) / p.table.size for p in pairs.values()
         ]
-        ridges = np.repeat(np.array(known_by)[:, None] * (1 / np.maximum(kept, LEAST_KEPT) - 1), sizes, axis=0)
+        ridges = np.repeat(
+            np.array(known_by)[:, None] * (1 / np.clip(kept, LEAST_KEPT, 1 - LEAST_KEPT) - 1), sizes, axis=0
+        )
         sample = np.arange(links) if links <= SAMPLED else rng.choice(links, SAMPLED, replace=False)
         starts = np.cumsum([0, *sizes])
         columns = [known[name][sample] + start for name, start in zip(pairs, starts, strict=False)]
@@ -188,8 +190,12 @@ class _Model:
         each = weights[sample] * (mass / float(weights[sample].sum()))
         values = len(shares)
 
-        def value(flat: Array) -> tuple[float, Array]:
-            free, theta = flat[:values], flat[values:].reshape(wanted.shape)
+        # In units of one over the root of their information, about, all coordinates are alike: so steps are straight.
+        known_of = mass * np.multiply.outer(centres * heights, directions**2 @ shares) + ridges
+        units = np.concatenate([mass * shares, known_of.reshape(-1)]) ** -0.5
+
+        def value(scaled: Array) -> tuple[float, Array]:
+            free, theta = units[:values] * scaled[:values], (units * scaled)[values:].reshape(wanted.shape)
             power = (design @ theta - centres @ theta) @ directions + (self.logs + free)
             tops = power.max(axis=1, keepdims=True)
             p = np.exp(power - tops)
@@ -201,15 +207,16 @@ class _Model:
                 float(each @ (np.log(whole) + tops)[:, 0]) - float((theta * wanted).sum()) - mass * float(free @ shares)
             )
             loss += 0.5 * float((ridges * theta**2).sum())
-            return loss, np.concatenate([p.sum(axis=0) - mass * shares, slope.reshape(-1)])
+            return loss, units * np.concatenate([p.sum(axis=0) - mass * shares, slope.reshape(-1)])
 
         solved = minimize(
             value, np.zeros(values + wanted.size), jac=True, method="L-BFGS-B", options={"maxiter": STEPS}
         )
-        theta = solved.x[values:].reshape(wanted.shape)
+        found = units * solved.x
+        theta = found[values:].reshape(wanted.shape)
         power = (design @ theta - centres @ theta) @ directions
-        free = _scaled_to(power + self.logs + solved.x[:values], each, shares)
-        self.logs = self.logs + solved.x[:values] + free - centres @ theta @ directions
+        free = _scaled_to(power + self.logs + found[:values], each, shares)
+        self.logs = self.logs + found[:values] + free - centres @ theta @ directions
         powers = heights[:, None] * (theta @ directions)
         self.theta = {name: powers[a:b] for name, (a, b) in zip(pairs, itertools.pairwise(starts), strict=True)}
 

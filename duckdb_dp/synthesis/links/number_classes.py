@@ -9,7 +9,7 @@ from duckdb_dp.counting.units import classes
 from duckdb_dp.linop import Integers
 from duckdb_dp.synthesis.links.degrees import Measured
 
-APART, LEAST = 2, 0.05
+APART, LEAST = 1.4, 0.1
 """Links of a unit in one class, at least as many times those in the class before; and of the units, the part that a class has at least."""
 
 
