@@ -146,12 +146,16 @@ def _attribute(domain: Domain, name: str, measured: Mapping[Clique, LinearMeasur
     return NoisyAttribute(shares=distribution(measured[name,], total), pairs=found)
 
 
+def candidates(domain: Domain, attributes: Sequence[str], others: Clique) -> list[Clique]:
+    """All pairs of an attribute of the links and another one, small ones first."""
+    found = (domain.clique((a, b)) for a in attributes for b in (*others, *(c for c in attributes if c > a)))
+    return sorted((pair for pair in found if min(domain.shape(pair)) > 1), key=domain.cells)
+
+
 def pairs(domain: Domain, attributes: Sequence[str], others: Clique) -> list[Clique]:
-    """Pairs of an attribute of the links and another one, small ones first: as many as fit into memory."""
-    candidates = (domain.clique((a, b)) for a in attributes for b in (*others, *(c for c in attributes if c > a)))
-    candidates = (pair for pair in candidates if all(domain.sizes[name] > 1 for name in pair))
+    """As many ``candidates`` as fit into memory."""
     chosen, room = [], HELD
-    for pair in sorted(candidates, key=domain.cells):
+    for pair in candidates(domain, attributes, others):
         room -= domain.cells(pair)
         if room >= 0 and domain.cells(pair) <= CELLS:
             chosen.append(pair)

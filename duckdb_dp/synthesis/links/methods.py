@@ -178,7 +178,8 @@ def links(
         inside = sides, unit, found.rows, rules
         drawn, codes = _kept_within(structure, drawn, all_codes, codes, *inside, rng)
     spent |= learned.spent | ({"own": own} if own else {})
-    detail = {"links": len(drawn[0]), "method": method, "spent": spent}
+    unmeasured = [queryable.domain.clique(pair) for pair in learned.unmeasured]
+    detail = {"links": len(drawn[0]), "method": method, "spent": spent, "unmeasured": unmeasured}
     if unit is not None and isinstance(whole := known[unit], Measured):
         detail["at_bound"] = at_bound(whole, queryable.rows)
         if link_attributes:
