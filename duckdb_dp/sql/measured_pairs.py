@@ -60,12 +60,14 @@ def _of_rows(detail: Mapping[str, Any], domain: Domain, too_large: Collection[Cl
 
 
 def _of_links(detail: Mapping[str, Any], domain: Domain, too_large: Collection[Clique]) -> Iterator[Note]:
+    def small(pairs: Sequence[Sequence[str]]) -> list[Clique]:
+        return [pair for pair in map(tuple, pairs) if pair not in too_large]
+
     if (found := detail.get("pairs")) is not None:
         what, most = "pairs of attributes of links", f"in at most {found['groups']} groups of neighbouring values"
         yield what, most, found["grouped"]
-        yield what, DROWNED, found["left_out"]
-    unmeasured = [pair for pair in map(tuple, detail.get("unmeasured", ())) if pair not in too_large]
-    yield "pairs of attributes of both sides", DROWNED, unmeasured
+        yield what, DROWNED, small(found["left_out"])
+    yield "pairs of attributes of both sides", DROWNED, small(detail.get("unmeasured", ()))
 
 
 def _listed(pairs: Collection[Sequence[str]]) -> str:

@@ -171,3 +171,21 @@ def test_every_pair_of_rows_is_measured_or_named(seed: int) -> None:
         " x ".join(p) for p in every if p not in measured
     }
     assert bool(named) == (len(measured) < len(every))
+
+
+@pytest.mark.parametrize("unit", ["'guest'", "['guest', 'event']"])
+def test_two_dates_of_which_one_is_of_the_links(db: Any, unit: str) -> None:
+    """Of the links of one unit they are measured in groups, whatever their cells; of two units the counts of single values have to fit."""
+    many = "low := '1950-01-01', high := '2009-12-31'"
+    db(
+        "CREATE TABLE guests (id INT PRIMARY KEY, born DATE); CREATE TABLE events (id INT PRIMARY KEY, size INT);"
+        "CREATE TABLE visits (guest INT REFERENCES guests(id), event INT REFERENCES events(id), held DATE, PRIMARY KEY (guest, event));"
+        "CALL dp_protect('guests', rho := 20); CALL dp_protect('events', rho := 20);"
+        f"CALL dp_protect('visits', unit := {unit}, max_rows := 4, rho := 20); CALL dp_public('events', links := 'visits');"
+        f"CALL dp_attribute('guests', 'born', {many}); CALL dp_attribute('visits', 'held', {many});"
+        "CALL dp_attribute('events', 'size', low := 0, high := 3);"
+    )
+    ((note,),) = db(f"SELECT note FROM dp_explain('visits', {BOTH}, rho := 1)")
+    _, _, named = note.partition("fewer bins: ")
+    expected = {"guests.born x events.size"} | ({"guests.born x held"} if "event" in unit else set())
+    assert set(named.split(", ")) == expected
