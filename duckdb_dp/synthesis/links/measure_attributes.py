@@ -18,7 +18,7 @@ from duckdb_dp.synthesis.links.matches import Match, counted_by, extended, merge
 from duckdb_dp.synthesis.links.pair_groups import LOUDEST, Wanted, candidates, finest, free, group_of
 
 COUNTED, HELD = 2**24, 2**25
-"""Most cells of one pair of single values that is counted, and of all of them together: half a GiB."""
+"""Most cells of one pair of single values that is counted, and of all of them together: 1 GiB."""
 
 ALONE = 0.1
 """Share of what is spent for the attributes alone; the rest is for pairs."""
