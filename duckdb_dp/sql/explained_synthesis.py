@@ -34,8 +34,12 @@ def rows_asked(arguments: Arguments) -> dict[str, Any] | None:
     Raises:
         DPError: one of them is none of dp_synthesize's.
     """
-    found = _asked(arguments, "synthesize", {"rows", "method", "rounds", "key", "max_rows"})
-    return found and {**found, "attributes": None if found["synthesize"] == ALL else found["synthesize"]}
+    found = _asked(arguments, "synthesize", {"rows", "method", "rounds", "max_rows"})
+    if found is None:
+        return None
+    names = found["synthesize"]
+    every = isinstance(names, str) and names.lower() == ALL
+    return {"max_rows": arguments.get("max_rows"), **found, "attributes": None if every else names}
 
 
 def links_asked(arguments: Arguments) -> dict[str, Any] | None:
@@ -69,6 +73,7 @@ def explain_rows(session: Session, arguments: Arguments, place: Place) -> Rows:
     request = owned(
         session, dataset, dp_synthesize.request_of(dataset, session.declared(dataset, decimals=True), arguments)
     )
+    session.check_columns(dataset, request.attributes)
     names = few(attribute.name for attribute in request.attributes)
     return [{"attributes": names, **_priced(session, dataset, request, [])}]
 

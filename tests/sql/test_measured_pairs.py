@@ -130,6 +130,10 @@ def test_what_is_explained_of_rows_is_what_they_cost(db: Any) -> None:
     assert "'nonsense': with 'synthesize' there may be" in db.refused(
         "FROM dp_explain('t', {'synthesize': 'all', 'nonsense': 1}, rho := 1)"
     )
+    with_more = "FROM dp_explain('t', {'synthesize': 'all'}, rho := 1, max_rows := 'auto')"
+    assert "max_rows is 'auto', and it needs a number" in db.refused(with_more)
+    for odd in ("5", "[]", "'a'"):
+        assert "attributes is" in db.refused(f"FROM dp_explain('t', {{'synthesize': {odd}}}, rho := 1)")
     assert "has no column 'z'" in db.refused("FROM dp_explain('t', {'synthesize': ['z']}, rho := 1)")
 
 
