@@ -7,6 +7,7 @@ from typing import Any
 from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.errors import few
 from duckdb_dp.request import Request
+from duckdb_dp.sql import dp_links
 from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis.links import columns as links
 from duckdb_dp.synthesis.table import columns as rows
@@ -42,13 +43,13 @@ def pairs_note(session: Session, request: Request) -> str | None:
     stored = session.stored(request, None)
     if stored is None:
         return None
-    said = _of_links if request.function == "dp_links" else _of_rows
+    said = _of_links if request.function == dp_links.FUNCTION.name else _of_rows
     notes = said(session.detail(stored), request.domain, set(_too_large(request)))
     return "; ".join(f"{what} measured {how}: {_listed(pairs)}" for what, how, pairs in notes if pairs) or None
 
 
 def _too_large(request: Request) -> list[Clique]:
-    return links.too_large(request) if request.function == "dp_links" else rows.too_large(request)
+    return links.too_large(request) if request.function == dp_links.FUNCTION.name else rows.too_large(request)
 
 
 def _of_rows(detail: Mapping[str, Any], domain: Domain, too_large: Collection[Clique]) -> Iterator[Note]:
