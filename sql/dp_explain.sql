@@ -6,10 +6,14 @@
 -- attributes            the attributes of dp_marginals, the entries of dp_queries, or the SELECTs of dp_sql, which may also stand alone:
 --                       dp_explain('SELECT ...', epsilon := 1); or {'discover': 'diagnosis',
 --                       'find': 'values', 'max_values': 3} for dp_discover, whose row has other columns: attribute, find, stddev (of a
---                       count), threshold, discovery_delta, mechanism, rho, mu, epsilon, delta; or {'synthetic': {'users':
+--                       count), threshold, discovery_delta, mechanism, rho, mu, epsilon, delta; or {'synthesize': ['age', 'sex'],
+--                       'method': 'mst'} for dp_synthesize ({'synthesize': 'all'}: all that are declared), whose row has the columns
+--                       attributes, mechanism, rho, mu, epsilon, delta, neighbours, note; or {'synthetic': {'users':
 --                       'users_syn', 'movies': 'movies_syn'}, 'max_degree': 5} for dp_links, whose row has the columns links,
 --                       max_degree, mechanism, rho, mu, epsilon, delta, neighbours, note: the note says which links are not counted,
 --                       and how many rows have as many as are counted where links of this request are stored, which measured it;
+--                       of both it says which pairs of attributes have too many cells to be kept, and where rows or links of this
+--                       request are stored, which pairs were measured in groups of values or not at all;
 --                       or {'max_rows': [1, 3, 10]}, whose rows have the columns max_rows, stddev (of a count of rows at this budget),
 --                       rows_left_out, error (of both), units_whole, rows_kept, note: what is left out is of the newest dp_max_rows of
 --                       the table, and NULL before. 'auto' has a row in any case; a list has one type, so with it write
@@ -38,6 +42,7 @@
 -- Example:
 --   FROM dp_explain('adult', 'all 2-way', epsilon := 1.0);
 --   FROM dp_explain('adult', 'all 2-way', epsilon := 1.0, mechanism := 'all');
+--   FROM dp_explain('adult', {'synthesize': 'all'}, epsilon := 1.0);
 --   FROM dp_explain('adult', 'age', quantiles := [0.5], by := ['sex'], epsilon := 0.3);
 --   SELECT DISTINCT epsilon, delta FROM dp_explain('adult', ['age', 'sex'], "precision" := 50);
 CREATE OR REPLACE MACRO dp_explain(

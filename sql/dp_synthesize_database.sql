@@ -19,7 +19,7 @@
 --
 -- Columns: step, dataset, what, mechanism, share (of the total), cost (in the unit of the accounting), epsilon (of that cost
 -- alone), rows (that were made), seconds, note (what differs from the original: columns without a declared domain are
--- named, which are left out, or NULL)
+-- named, which are left out, or NULL; and pairs of attributes that have too many cells, or were measured in groups or not at all)
 -- Errors: if one table cannot be made, everything is refused before anything is charged. This includes constraints that the new
 -- tables cannot have (with plan := true too), and the promises of all link tables.
 -- Cost: the budget typed, once; made again after a DROP it costs nothing and gives the same tables.

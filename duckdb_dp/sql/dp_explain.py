@@ -24,12 +24,10 @@ from duckdb_dp.request import SELECT, Request
 from duckdb_dp.sql import (
     compared_marginals,
     compared_queries,
-    dp_discover,
     dp_marginals,
-    dp_max_rows,
     dp_quantiles,
     dp_sql,
-    explained_links,
+    explained_calls,
     routes,
 )
 from duckdb_dp.sql.arguments import Arguments, Place
@@ -67,12 +65,8 @@ PLACES = "places of the sorted rows"
 def columns(arguments: Arguments) -> dict[str, str]:
     """Names and types of the rows."""
     arguments = _named(arguments)
-    if dp_discover.explained(arguments) is not None:
-        return dp_discover.EXPLAINED
-    if explained_links.explained(arguments) is not None:
-        return explained_links.COLUMNS
-    if dp_max_rows.explained(arguments) is not None:
-        return dp_max_rows.EXPLAINED
+    if (found := explained_calls.find(arguments)) is not None:
+        return dict(found[0].columns)
     if _compares(arguments):
         return compared_marginals.COLUMNS if _explained(arguments) is dp_marginals.KIND else compared_queries.COLUMNS
     return COLUMNS
@@ -84,12 +78,8 @@ def rows(session: Session, arguments: Arguments, place: Place, _seen: str) -> Ro
     Privacy: costs nothing.
     """
     arguments = _named(arguments)
-    if (discovery := dp_discover.explained(arguments)) is not None:
-        return dp_discover.explain(session, discovery, place)
-    if (linked := explained_links.explained(arguments)) is not None:
-        return explained_links.explain(session, linked, place)
-    if (bounds := dp_max_rows.explained(arguments)) is not None:
-        return dp_max_rows.explain(session, arguments, bounds, place)
+    if (call := explained_calls.find(arguments)) is not None:
+        return call[0].explain(session, call[1], place)
     kind, compared = _explained(arguments), _compares(arguments)
     if arguments.get("rows") is not None and not compared:
         raise DPError(

@@ -2,7 +2,6 @@
 
 import math
 import re
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -171,8 +170,8 @@ def measured(session: Session, stored: Release) -> RowsOfUnits:
     return RowsOfUnits(counts, float(stddevs.max()))
 
 
-def explained(arguments: Arguments) -> list[int] | None:
-    """The bounds that dp_explain is asked about: {'max_rows': [1, 3, 10]}; None where it is asked about something else.
+def explained(arguments: Arguments) -> dict[str, Any] | None:
+    """The arguments with the bounds that dp_explain is asked about: {'max_rows': [1, 3, 10]}; None where it is asked about something else.
 
     A list of SQL has one type, so with 'auto' in it numbers come as texts.
 
@@ -200,10 +199,10 @@ def explained(arguments: Arguments) -> list[int] | None:
             f"{as_sql(asked)}: write the bounds to compare, and nothing beside them: {{'max_rows': [1, 3, 10]}}; '{AUTO}' has a row in any "
             "case."
         )
-    return list(dict.fromkeys(found))
+    return {**arguments, "bounds": list(dict.fromkeys(found))}
 
 
-def explain(session: Session, arguments: Arguments, bounds: Iterable[int], place: Place) -> Rows:
+def explain(session: Session, arguments: Arguments, place: Place) -> Rows:
     """A row for each bound: the noise of a count of rows at a budget, and what a stored release says that it leaves out.
 
     Privacy: costs nothing.
@@ -213,7 +212,7 @@ def explain(session: Session, arguments: Arguments, bounds: Iterable[int], place
     one = planned(replace(asked, source=None, attributes=(), questions=(Question.marginal(()),))).max_stddev
     stored = session.newest(dataset, FUNCTION.name)
     found = None if stored is None else measured(session, stored)
-    rows = [_explained(bound, one, found) for bound in bounds]
+    rows = [_explained(bound, one, found) for bound in arguments["bounds"]]
     rows.append({**dict.fromkeys(EXPLAINED), "max_rows": AUTO, "note": CHOSEN})
     errors = [row["error"] for row in rows if row["error"] is not None]
     for row in rows:

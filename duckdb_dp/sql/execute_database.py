@@ -16,8 +16,8 @@ from duckdb_dp.request import Request
 from duckdb_dp.sql import dp_links, dp_synthesize, external_tables, provenance, stopping
 from duckdb_dp.sql.arguments import Place
 from duckdb_dp.sql.ddl import LEVEL, Target
-from duckdb_dp.sql.explained_links import at_bound
-from duckdb_dp.sql.measured_pairs import pairs_note
+from duckdb_dp.sql.explained_synthesis import at_bound
+from duckdb_dp.sql.measured_pairs import pairs_note, too_large_note
 from duckdb_dp.sql.own_names import bound
 from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis.links.columns import check_promise, left_out
@@ -238,10 +238,10 @@ def _make_by_levels(cursor: duckdb.DuckDBPyConnection, step: Step, rows: str) ->
 
 
 def _notes(step: Step) -> list[str]:
-    """What a step leaves out: links above a bound, and at the last step of a table what this says of its columns."""
+    """What a step leaves out: links above a bound, pairs, and at the last step of a table what this says of its columns."""
     assert step.request is not None
     cut = left_out(step.request) if step.kind != "rows" else None
-    return [*([] if cut is None else [cut]), *(step.target.notes if step.last else [])]
+    return [*filter(None, [cut, too_large_note(step.request)]), *(step.target.notes if step.last else [])]
 
 
 def row(number: int, step: Step) -> dict[str, Any]:

@@ -1,33 +1,75 @@
-"""What a stored release of synthetic rows or links says of its pairs: which were measured in groups of values, and which not at all."""
+"""What is said of pairs of synthetic rows or links: which have too many cells, which were measured in groups, and which not at all."""
 
-from collections.abc import Collection, Sequence
+import itertools
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
 
+from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.errors import few
 from duckdb_dp.request import Request
+from duckdb_dp.sql import dp_links
 from duckdb_dp.sql.session import Session
+from duckdb_dp.synthesis.links import columns as links
+from duckdb_dp.synthesis.table import columns as rows
 from duckdb_dp.synthesis.table.methods import GROUPED
+
+ELSEWHERE, DROWNED = "not at all, as the budget says more elsewhere", "not at all, as noise would drown them"
+"""How pairs were measured that were small enough."""
+
+Note = tuple[str, str, Sequence[Clique]]
+"""Which pairs, how they were measured, and their attributes."""
+
+
+def too_large_note(request: Request) -> str | None:
+    """Which pairs have too many cells to be measured, and what would help; None where there are none.
+
+    Privacy: depends on public facts only.
+    """
+    if not (pairs := _too_large(request)):
+        return None
+    return (
+        "pairs of too many cells keep no relation but what other pairs imply, unless dp_attribute gives them a larger step or "
+        f"fewer bins: {_listed(pairs)}"
+    )
 
 
 def pairs_note(session: Session, request: Request) -> str | None:
-    """Pairs that were measured in groups of neighbouring values, and pairs that were not measured; None where nothing is stored of them.
+    """Pairs that were measured in groups of neighbouring values, and pairs that were not measured, without those of too many cells.
+
+    None where nothing is stored of them.
 
     Privacy: post-processing of a release.
     """
     stored = session.stored(request, None)
     if stored is None:
         return None
-    detail = session.detail(stored)
-    found = detail.get("pairs")
-    if found is None:
-        return _note("pairs", "in groups of neighbouring values", [one[:2] for one in detail.get(GROUPED, ())])
-    what, most = "pairs of attributes of links", f"in at most {found['groups']} groups of neighbouring values"
-    notes = [
-        _note(what, most, found["grouped"]),
-        _note(what, "not at all, as noise would drown them", found["left_out"]),
-    ]
-    return "; ".join(note for note in notes if note) or None
+    said = _of_links if request.function == dp_links.FUNCTION.name else _of_rows
+    notes = said(session.detail(stored), request.domain, set(_too_large(request)))
+    return "; ".join(f"{what} measured {how}: {_listed(pairs)}" for what, how, pairs in notes if pairs) or None
 
 
-def _note(what: str, how: str, pairs: Collection[Sequence[str]]) -> str | None:
-    """None where there are no pairs."""
-    return f"{what} measured {how}: {few(' x '.join(pair) for pair in pairs)}" if pairs else None
+def _too_large(request: Request) -> list[Clique]:
+    return links.too_large(request) if request.function == dp_links.FUNCTION.name else rows.too_large(request)
+
+
+def _of_rows(detail: Mapping[str, Any], domain: Domain, too_large: Collection[Clique]) -> Iterator[Note]:
+    grouped = [tuple(one[:2]) for one in detail.get(GROUPED, ())]
+    yield "pairs", "in groups of neighbouring values", grouped
+    measured = {pair for clique in (*detail["measured"], *grouped) for pair in itertools.combinations(clique, 2)}
+    every = itertools.combinations([name for name, size in domain.sizes.items() if size > 1], 2)
+    yield "pairs", ELSEWHERE, [pair for pair in every if pair not in measured and pair not in too_large]
+
+
+def _of_links(detail: Mapping[str, Any], domain: Domain, too_large: Collection[Clique]) -> Iterator[Note]:
+    def small(pairs: Sequence[Sequence[str]]) -> list[Clique]:
+        return [pair for pair in map(tuple, pairs) if pair not in too_large]
+
+    if (found := detail.get("pairs")) is not None:
+        what, most = "pairs of attributes of links", f"in at most {found['groups']} groups of neighbouring values"
+        yield what, most, found["grouped"]
+        yield what, DROWNED, small(found["left_out"])
+    yield "pairs of attributes of both sides", DROWNED, small(detail.get("unmeasured", ()))
+
+
+def _listed(pairs: Collection[Sequence[str]]) -> str:
+    return few(" x ".join(pair) for pair in pairs)

@@ -45,6 +45,7 @@ class Learned:
         total: the noisy number of original links.
         spent: rho by step.
         alone: what was measured of the left side alone, and of the right one; the published methods have none.
+        unmeasured: the pairs across the sides of which nothing was measured; the published methods do not say.
     """
 
     links: Array
@@ -52,6 +53,7 @@ class Learned:
     total: float
     spent: dict[str, float]
     alone: tuple[Wanted, Wanted] = (NOTHING, NOTHING)
+    unmeasured: Sequence[Clique] = ()
 
 
 def learn_links(
@@ -122,7 +124,14 @@ def learn_links(
             matched = follow_matches(learner, matches, MATCHES * rho)
     links, tilt = learner.fitted(k, FINE)
     tilt = together(tilt, matched)
-    return Learned(links=links, tilt=tilt, total=total, spent=learner.spent, alone=learner.alone(k))
+    return Learned(
+        links=links,
+        tilt=tilt,
+        total=total,
+        spent=learner.spent,
+        alone=learner.alone(k),
+        unmeasured=learner.unmeasured(),
+    )
 
 
 def explore(learner: Learner, rho: float) -> None:

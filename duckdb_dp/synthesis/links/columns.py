@@ -8,7 +8,7 @@ import numpy as np
 
 from duckdb_dp.answers import DETAIL, to_bytes
 from duckdb_dp.counting.engines.source import SCHEMA
-from duckdb_dp.domain.domain import Attribute
+from duckdb_dp.domain.domain import Attribute, Clique
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.linop import Array, Integers
 from duckdb_dp.private import PrivateQueryable
@@ -16,11 +16,14 @@ from duckdb_dp.progress import Track
 from duckdb_dp.request import Request, units
 from duckdb_dp.synthesis.base import Run, SyntheticTable, contents, ends, generator
 from duckdb_dp.synthesis.database import Reference
+from duckdb_dp.synthesis.links import learner, mwem_pgd
 from duckdb_dp.synthesis.links.hierarchy import NOBODY, hierarchy
 from duckdb_dp.synthesis.links.linked_rows import linked_rows
 from duckdb_dp.synthesis.links.matches import matches_of
+from duckdb_dp.synthesis.links.measure_attributes import countable
 from duckdb_dp.synthesis.links.methods import METHODS, Rules, links
 from duckdb_dp.synthesis.links.methods import check as check_method
+from duckdb_dp.synthesis.links.pair_groups import candidates
 from duckdb_dp.synthesis.links.sides import Side, side_of
 from duckdb_dp.synthesis.links.tiles import part
 from duckdb_dp.synthesis.table.columns import ROUNDED, SHARES, values
@@ -186,6 +189,16 @@ def left_out(request: Request) -> str | None:
         bound = "" if most == 1 else f", and {most} of its links at most; no synthetic row has more"
         return f"of each unit one row of '{role}' is counted{bound}"
     return f"links of one row of '{role}' above {most} are not counted, and no synthetic row has more"
+
+
+def too_large(request: Request) -> list[Clique]:
+    """The pairs of attributes, across the sides or of the links, that have too many cells to be measured; public."""
+    domain, own = request.domain, [attribute.name for attribute in link_attributes(request)]
+    left, right = ([attribute.name for attribute in side_attributes(request, end)] for end in (0, 1))
+    across = learner.too_large if request.mechanism == DEFAULT else mwem_pgd.too_large
+    asked = [] if unit_side(request) is not None else candidates(domain, own, (*left, *right))
+    held = set(countable(domain, asked))
+    return [*across(domain, left, right), *(pair for pair in asked if pair not in held)]
 
 
 def check_promise(request: Request, bound_holds: bool) -> None:

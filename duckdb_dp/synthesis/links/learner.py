@@ -9,7 +9,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from duckdb_dp.domain.domain import Clique
+from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.linop import Array
 from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.reconstruct.nonneg import positive
@@ -132,6 +132,12 @@ class Learner:
         )
         return found.of(left), found.of(right)
 
+    def unmeasured(self) -> list[Clique]:
+        """The pairs across the sides of which nothing was measured."""
+        left, right, domain = self.blocks.left.attributes, self.blocks.right.attributes, self.blocks.domain
+        pairs = [pair for pair in itertools.product(left, right) if min(domain.shape(pair)) > 1]
+        return [pair for pair in pairs if pair not in self.residuals or not self.residuals[pair].precision]
+
     def _shaped(self, residual: ResidualEstimate) -> Array:
         left = len(self.blocks.split(residual.clique)[0])
         return np.asarray(residual.mean).reshape(math.prod(n - 1 for n in residual.sizes[:left]), -1)
@@ -174,6 +180,12 @@ def workloads(left: Sequence[str], right: Sequence[str], k: int) -> list[Clique]
         for a in itertools.combinations(left, i)
         for b in itertools.combinations(right, k - i)
     ]
+
+
+def too_large(domain: Domain, left: Sequence[str], right: Sequence[str]) -> list[Clique]:
+    """The pairs across the sides whose residuals have too many coordinates to be measured, however many links there are; public."""
+    pairs = [pair for pair in itertools.product(left, right) if min(domain.shape(pair)) > 1]
+    return [pair for pair in pairs if pair not in residual_estimates(domain, [pair])]
 
 
 def start(

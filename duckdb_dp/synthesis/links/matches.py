@@ -1,9 +1,9 @@
 """Whether the two ends of a link match: an attribute of the left one and one of the right one whose declared values are the same."""
 
 import itertools
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, final
 
 import numpy as np
@@ -95,24 +95,37 @@ def extended(domain: Domain, matches: Sequence[Match]) -> Domain:
     return Domain({**domain.sizes, **{match.name: 2 for match in matches}})
 
 
-def merged(domain: Domain, matches: Sequence[Match], clique: Clique, query: Measurable) -> tuple[Clique, Measurable]:
-    """(the clique that is counted, the query on it) for a query on attributes of which some are matches.
+def merged(
+    domain: Domain,
+    matches: Sequence[Match],
+    clique: Clique,
+    query: Measurable,
+    within: Mapping[str, Integers] = MappingProxyType({}),
+) -> tuple[Clique, Measurable]:
+    """(the clique that is counted, the query on it) for a query on attributes of which some are matches, or in groups of values.
 
     Args:
         domain: of the attributes that are counted.
         matches: any.
         clique: attributes and matches, in the order of the query's cells.
         query: on the joint cells of these.
+        within: the group of each value of attributes that are in groups, from 0.
     """
     known = {match.name: match for match in matches}
-    if not any(name in known for name in clique):
+    if not any(name in known or name in within for name in clique):
         return clique, query
-    needed = [end for n in clique for end in ((known[n].left, known[n].right) if n in known else (n,))]
-    counted = domain.clique(dict.fromkeys(needed))
-    codes = dict(zip(counted, np.indices(domain.shape(counted)).reshape(len(counted), -1), strict=True))
-    group = np.zeros(domain.cells(counted), dtype=np.int64)
+    counted = counted_by(domain, matches, clique)
+    codes = dict(zip(counted, np.indices(domain.shape(counted), sparse=True), strict=True))
+    group, groups = np.zeros(domain.shape(counted), dtype=np.int64), 1
     for name in clique:
         code = known[name].codes(codes) if name in known else codes[name]
-        group = group * (2 if name in known else domain.sizes[name]) + code
-    sizes = (2 if name in known else domain.sizes[name] for name in clique)
-    return counted, Grouped(query, group, math.prod(sizes))
+        code = within[name][code] if name in within else code
+        size = 2 if name in known else int(within[name][-1]) + 1 if name in within else domain.sizes[name]
+        group, groups = group * size + code, groups * size
+    return counted, Grouped(query, group.reshape(-1), groups)
+
+
+def counted_by(domain: Domain, matches: Sequence[Match], clique: Clique) -> Clique:
+    """The attributes that are counted for some attributes and matches."""
+    ends = {match.name: (match.left, match.right) for match in matches}
+    return domain.clique(dict.fromkeys(end for name in clique for end in ends.get(name, (name,))))

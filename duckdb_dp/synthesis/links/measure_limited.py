@@ -2,8 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import final
 
 import numpy as np
 
@@ -11,25 +9,18 @@ from duckdb_dp.counting.units import rows_of
 from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.linop import Array, Integers
 from duckdb_dp.private import PrivateQueryable
-from duckdb_dp.reconstruct.groups import together as together_of
 from duckdb_dp.synthesis.links.degrees import Measured, mean_power
 from duckdb_dp.synthesis.links.limited import LimitedPairs
 from duckdb_dp.synthesis.links.link_attributes import NoisyAttribute, NoisyPair, distribution, summed
 from duckdb_dp.synthesis.links.matches import Match, extended
-from duckdb_dp.synthesis.links.measure_attributes import ROUNDING, pairs
+from duckdb_dp.synthesis.links.measure_attributes import ROUNDING
 from duckdb_dp.synthesis.links.number_classes import NumberClasses
+from duckdb_dp.synthesis.links.pair_groups import LOUDEST, Wanted, candidates, finest, free, group_of
 from duckdb_dp.synthesis.links.per_unit import measure_shares
 
 ALONE, MOST_ALONE, SURE = 0.3, 0.6, 0.05
 """Share of what is spent for the attributes alone, at least and at most; the rest is for pairs. Between, it is such that the L1 norm of
 their noise is this, over the units."""
-
-LOUDEST = 0.1
-"""Squared L2 norm of the noise of a pair, in coordinates in which its dependence has its chi-squared over the units, above which the pair
-is not measured: few depend so much."""
-
-GROUPS = (64, 48, 32, 24, 20, 16, 12, 10, 8, 7, 6, 5, 4)
-"""How many groups of neighbouring values the attributes of more values may be put into: as many as let all pairs be measured."""
 
 POWER = -1 / 3
 """Cells weigh this power of their shares p: the sum of errors e of cells is least, where that of p / e^2 is given, with e ~ p^(1/3)."""
@@ -49,24 +40,6 @@ SAMPLED = 2**18
 
 LEAST_FACTOR = 0.3
 """Of the units' mean factor: what noise says below that is not believed."""
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """The pairs that are measured in one vector.
-
-    Attributes:
-        pairs: of an attribute of the links and another one.
-        rho: what to spend for them and for the attributes alone.
-        groups: attributes of more values are put into so many groups of neighbouring ones for their pairs.
-        left_out: pairs that noise would drown in any groups.
-    """
-
-    pairs: Sequence[Clique]
-    rho: float
-    groups: int
-    left_out: Sequence[Clique]
 
 
 def wanted(
@@ -100,28 +73,23 @@ def wanted(
     whole, places = _extended(domain, matches, numbers), {match.name: i for i, match in enumerate(matches)}
     others = (*others, *places, *(() if numbers is None else (numbers.name,)))
 
-    candidates = pairs(whole, attributes, others)
+    pairs = candidates(whole, attributes, others)
     noise = EXCESS * mean_power(units, most, -1) / (2 * (1 - ALONE) * rho * units.linked**2)
-    found, largest, groups = list[Clique](), max(whole.sizes.values()), 0
-    for groups in (largest, *(number for number in GROUPS if number < largest)):
-        domain = Domain({name: min(size, groups) for name, size in whole.sizes.items()})
-        found = _measurable(domain, candidates, places, noise)
-        if len(found) == len(candidates):
-            break
-    left_out = [pair for pair in candidates if pair not in found]
+    groups, found = finest(whole, pairs, lambda sizes: _measurable(sizes, pairs, places, noise))
+    left_out = [pair for pair in pairs if pair not in found]
     return Wanted(pairs=found, rho=rho if found else MOST_ALONE * rho, groups=groups, left_out=left_out)
 
 
-def _measurable(domain: Domain, candidates: Sequence[Clique], places: Mapping[str, int], noise: float) -> list[Clique]:
+def _measurable(domain: Domain, pairs: Sequence[Clique], places: Mapping[str, int], noise: float) -> list[Clique]:
     """The pairs that noise would not drown, in their order."""
 
     def turn(pair: Clique) -> int:
-        return _free(domain, pair) * (1 + max(places.get(name, 0) for name in pair)) ** 2
+        return free(domain, pair) * (1 + max(places.get(name, 0) for name in pair)) ** 2
 
     found, together = list[Clique](), 0
-    for pair in sorted(candidates, key=turn):
-        together += _free(domain, pair)
-        if noise * together * _free(domain, pair) > LOUDEST:
+    for pair in sorted(pairs, key=turn):
+        together += free(domain, pair)
+        if noise * together * free(domain, pair) > LOUDEST:
             break
         found.append(pair)
     return found
@@ -208,15 +176,6 @@ def measure_limited(
     return found
 
 
-def group_of(shares: Array, number: int) -> Integers:
-    """The group of each value, at most so many of about equal sums of roots of shares.
-
-    Privacy: post-processing.
-    """
-    starts = together_of(shares, number)
-    return np.repeat(np.arange(len(starts)), np.diff(starts, append=len(shares)))
-
-
 def _extended(domain: Domain, matches: Sequence[Match], numbers: NumberClasses | None) -> Domain:
     """The attributes with those that follow from them."""
     found = extended(domain, matches)
@@ -228,11 +187,6 @@ def _for_alone(domain: Domain, singles: Sequence[Clique], rho: float, total: flo
     sizes = np.array([domain.cells(clique) for clique in singles])
     loud = float((2 / math.pi * sizes * (sizes - 1)).mean()) * len(singles) / (2 * rho * total**2)
     return min(max(loud / SURE**2, ALONE), MOST_ALONE)
-
-
-def _free(domain: Domain, pair: Clique) -> int:
-    """Numbers of a pair that its attributes alone do not determine."""
-    return math.prod(domain.sizes[name] - 1 for name in pair)
 
 
 def _limited(

@@ -6,7 +6,7 @@ from typing import Any, final
 
 import numpy as np
 
-from duckdb_dp.domain.domain import Clique, Domain
+from duckdb_dp.domain.domain import Domain
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array, Integers
 from duckdb_dp.private import PrivateQueryable
@@ -30,9 +30,10 @@ from duckdb_dp.synthesis.links.learner import measure_total, workloads
 from duckdb_dp.synthesis.links.link_attributes import draw as draw_attributes
 from duckdb_dp.synthesis.links.matches import Match
 from duckdb_dp.synthesis.links.measure_attributes import measure_attributes
-from duckdb_dp.synthesis.links.measure_limited import Wanted, measure_limited, wanted
+from duckdb_dp.synthesis.links.measure_limited import measure_limited, wanted
 from duckdb_dp.synthesis.links.mwem_pgd import ROUNDS, mwem_pgd, small_workloads
 from duckdb_dp.synthesis.links.number_classes import NumberClasses, number_classes
+from duckdb_dp.synthesis.links.pair_groups import Wanted
 from duckdb_dp.synthesis.links.per_unit import NoisyTable
 from duckdb_dp.synthesis.links.repeats import pairs_repeat
 from duckdb_dp.synthesis.links.shapes import Shape, measure_rows, shape_of, units_of
@@ -166,7 +167,7 @@ def links(
     if link_attributes:
         weights = np.ones(len(drawn[0]))
         if unit is None:
-            measured = measure_attributes(queryable, link_attributes, learned.total, ends, matches)
+            measured, chosen = measure_attributes(queryable, link_attributes, learned.total, ends, matches)
         else:
             held = np.bincount(drawn[unit])[drawn[unit]]
             weights /= held
@@ -183,22 +184,13 @@ def links(
         inside = sides, unit, found.rows, rules
         drawn, codes = _kept_within(structure, drawn, all_codes, codes, *inside, rng)
     spent |= learned.spent | ({"own": own} if own else {})
-    detail = {"links": len(drawn[0]), "method": method, "spent": spent}
+    unmeasured = [queryable.domain.clique(pair) for pair in learned.unmeasured]
+    detail = {"links": len(drawn[0]), "method": method, "spent": spent, "unmeasured": unmeasured}
     if unit is not None and isinstance(whole := known[unit], Measured):
         detail["at_bound"] = at_bound(whole, queryable.rows)
-        if link_attributes:
-            detail["pairs"] = _pairs_measured(queryable.domain, chosen)
+    if link_attributes:
+        detail["pairs"] = chosen.told(queryable.domain)
     return [*drawn, *codes], detail
-
-
-def _pairs_measured(domain: Domain, chosen: Wanted) -> dict[str, Any]:
-    """Which pairs of attributes of links were measured in groups of values, and in how many, and which were not measured."""
-
-    def declared(pairs: Sequence[Clique]) -> list[Clique]:
-        return [pair for pair in pairs if all(name in domain.sizes for name in pair)]
-
-    grouped = [pair for pair in declared(chosen.pairs) if max(domain.shape(pair)) > chosen.groups]
-    return {"groups": chosen.groups, "grouped": grouped, "left_out": declared(chosen.left_out)}
 
 
 def _kept_within(

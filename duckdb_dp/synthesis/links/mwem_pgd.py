@@ -1,5 +1,6 @@
 """The published method for links ('paper', 'sliced'): select workloads, measure them, solve a relaxed problem, round."""
 
+import itertools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -88,6 +89,13 @@ def mwem_pgd(
 def small_workloads(domain: Domain, left: Sequence[str], right: Sequence[str], k: int = 3) -> list[Clique]:
     """The workloads that may be selected: none of more than 2^20 cells."""
     return [clique for clique in workloads(left, right, k) if domain.cells(domain.clique(clique)) <= CELLS]
+
+
+def too_large(domain: Domain, left: Sequence[str], right: Sequence[str]) -> list[Clique]:
+    """The pairs across the sides that no workload of three attributes has that may be selected; public."""
+    held = {pair for clique in small_workloads(domain, left, right) for pair in itertools.combinations(clique, 2)}
+    pairs = (pair for pair in itertools.product(left, right) if min(domain.shape(pair)) > 1)
+    return [pair for pair in pairs if pair not in held]
 
 
 def _select(

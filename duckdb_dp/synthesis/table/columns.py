@@ -55,6 +55,11 @@ def cliques(request: Request) -> tuple[Clique, ...]:
     return methods.cliques(request.domain, options(request))
 
 
+def too_large(request: Request) -> list[Clique]:
+    """The pairs of attributes that have too many cells to be measured; public."""
+    return methods.too_large(request.domain, options(request))
+
+
 def check_tables(request: Request, tables: Sequence[SyntheticTable], bound_holds: bool) -> None:
     """Does nothing: the rows of a table do not depend on other tables."""
 

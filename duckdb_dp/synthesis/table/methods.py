@@ -1,5 +1,6 @@
 """A synthetic table from one private table: measure, fit, draw records. The last two are post-processing."""
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -74,6 +75,13 @@ def cliques(domain: Domain, options: Options = DEFAULT) -> tuple[Clique, ...]:
     if options.method == "aim":
         return tuple(dict.fromkeys([*alone, *graphical.closure(graphical.workload(domain, options.order))]))
     return (*alone, *(graphical.workload(domain, 2) if options.method == "mst" else candidates(domain)))
+
+
+def too_large(domain: Domain, options: Options = DEFAULT) -> list[Clique]:
+    """The pairs of attributes that have too many cells to be measured, alone or all together; a function of the domain alone."""
+    held = set(cliques(domain, options))
+    pairs = itertools.combinations(domain.attributes, 2)
+    return [pair for pair in pairs if min(domain.shape(pair)) > 1 and pair not in held]
 
 
 def check(domain: Domain, rows: int | None, options: Options = DEFAULT) -> None:

@@ -16,7 +16,8 @@ from duckdb_dp.synthesis.links.degrees import Measured
 from duckdb_dp.synthesis.links.kept import kept_shares
 from duckdb_dp.synthesis.links.link_attributes import NoisyAttribute, _inside, draw
 from duckdb_dp.synthesis.links.measure_attributes import measure_attributes
-from duckdb_dp.synthesis.links.measure_limited import Wanted, measure_limited, wanted
+from duckdb_dp.synthesis.links.measure_limited import measure_limited, wanted
+from duckdb_dp.synthesis.links.pair_groups import Wanted
 from duckdb_dp.synthesis.links.per_unit import NoisyTable
 from duckdb_dp.testing import NoNoise, SeededEntropy
 
@@ -169,7 +170,7 @@ def test_links_that_no_one_unit_holds() -> None:
     keys = np.ravel_multi_index((codes["kind"], codes["good"], stars), DOMAIN.shape(DOMAIN.attributes))
     counts = Counts(DOMAIN, {DOMAIN.attributes: np.unique(keys, return_counts=True)})
     queryable = PrivateQueryable(counts, total=0.02, accounting=ZCDP, rows=3, bits=SeededEntropy(1))
-    measured = measure_attributes(queryable, ["stars"], 20_000, codes)
+    measured, _ = measure_attributes(queryable, ["stars"], 20_000, codes)
     assert queryable.left < 1e-6
     variances = {pair.other: pair.variance for pair in measured["stars"].pairs}
     assert variances["good"] < 0.65 * variances.get("kind", np.inf)
