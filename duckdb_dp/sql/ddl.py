@@ -85,11 +85,9 @@ class Target:
             elif parent == table.name and reference not in (self.itself, *lost):
                 self.notes.append(f"{columns} refers to the table itself without a constraint")
         for reference in (*self.references, *self.keyed):
-            if not self._can_have(reference):
-                columns, parent = ", ".join(reference.columns), reference.parent[2]
-                self.notes.append(
-                    f"{columns} refers to '{parent}' without a constraint, as the types of the keys differ"
-                )
+            if not (self._can_have(reference) or table.view):
+                columns, of = ", ".join(reference.columns), reference.parent[2]
+                self.notes.append(f"{columns} refers to '{of}' without a constraint, as the types of the keys differ")
         referred = dict.fromkeys(r.parent for r in table.references if r.parent in copied)
         self.notes += [f"'{parent[2]}' is public and is copied as it is" for parent in referred]
 
@@ -116,6 +114,8 @@ class Target:
         own, parent, columns = reference.columns, reference.parent, ", ".join(reference.columns)
         kept, filled = self.columns, {name.lower() for name in self.filled}
         drawn = all(name.lower() in filled for name in own)
+        if reference in self.keyed:
+            return f"'{parent[2]}' is public, and {columns} is drawn as any column, with the keys of '{parent[2]}' as its values"
         if parent in copied and drawn:
             return f"'{parent[2]}' is public, and {columns}, which refers to it, is drawn as any column"
         if parent in copied:

@@ -499,12 +499,13 @@ def test_public_tables_are_copied_and_the_plan_says_which_links_are_not_drawn(db
     planned = db(make.format(", plan := true"))
     assert db.charges() == 0
     notes = {dataset: (note or "").split("; ") for dataset, note in planned}
-    assert ("'items' has no column of the unit, so its rows get no ware" in notes["items"]) == linked
+    drawn = "'{0}' is public, and {1} is drawn as any column, with the keys of '{0}' as its values"
+    assert (drawn.format("wares", "ware") in notes["items"]) == linked
     assert ("'wares' is public and is copied as it is" in notes["items"]) == linked
-    assert "'towns' is public, and these links to it are not drawn: town unknown" in notes["clients"]
+    assert drawn.format("towns", "town") in notes["clients"]
     assert "'towns' is public and is copied as it is" in notes["clients"]
     done = dict(db(make.format("")))
-    assert done["clients"] == dict(planned)["clients"]
+    assert done["clients"].startswith(dict(planned)["clients"])
     assert done["items"].startswith(dict(planned)["items"])
     assert db("SELECT count(*) > 100 FROM syn.items SEMI JOIN syn.orders USING (number)") == [(True,)]
     for name in ("towns", *(["wares"] if linked else [])):
