@@ -288,10 +288,26 @@ def _price(session: Session, steps: Sequence[Step], typed: Budget, source: tuple
         dataset = datasets[number]
         left = session.ledger.remaining(dataset)
         if owed > left * (1 + TOLERANCE):
-            raise DPError(
-                f"'{dataset.name}' would be charged {owed:.6g} of the total and has {left:.6g} left "
-                f"({accounting.unit}); nothing was charged; ask for less, or change shares := {{...}}."
+            charged = dict.fromkeys(step.dataset.name for step in steps if step.dataset.id == number)
+            works = _typed(dataset, typed, total * left / owed) + (
+                ", or change shares := {...}" if len(due) > 1 else ""
             )
+            raise DPError(
+                f"{few(map(repr, charged))} would be charged {owed:.6g} of the total of {total:.6g}, and {left:.6g} is left "
+                f"({accounting.unit}); nothing was charged; {works}."
+            )
+
+
+def _typed(dataset: Dataset, typed: Budget, total: float) -> str:
+    """What to type so that a total is not exceeded, in the words of the call."""
+    if total <= 0:
+        return "there is nothing left to ask for"
+    words = dataset.accounting.typed(total)
+    if typed.epsilon is not None and dataset.cost_delta is not None:
+        words = {"epsilon": dataset.accounting.epsilon(total, dataset.cost_delta)}
+    ((name, value),) = words.items()
+    digits = 10.0 ** (3 - math.floor(math.log10(value)))
+    return f"{name} := {math.floor(value * digits) / digits:g} would fit"
 
 
 def _request(session: Session, step: Step, source: tuple[str, str]) -> Request:

@@ -141,7 +141,7 @@ class Settling:
         """Give a table that is joined by LEFT JOIN its owner: its ON has to say that it is that of the row it is joined to."""
         if not known:
             raise DPError(
-                "a LEFT JOIN from public rows to protected ones keeps a row or not because of many units; use an inner join, as groups "
+                "a LEFT or RIGHT JOIN that keeps public rows beside protected ones has a row or not because of many units; use an inner join, as groups "
                 "without rows are returned anyway, or EXISTS."
             )
         equal = self._equal(*item.on)
@@ -274,7 +274,7 @@ class Settling:
         self._refuse_inexact(item, other)
         raise DPError(
             f"{what} is joined with {beside} without a condition that says that both rows have one owner, so rows of several units would "
-            f"be mixed; join by the unit's key ({unit}), or by the key of a table that both refer to."
+            f"be mixed; join by the unit's key ({unit}), or by the key of a protected table that both refer to."
         )
 
     def _refuse_inexact(self, item: Item, other: Item) -> None:
