@@ -141,8 +141,8 @@ class Settling:
         """Give a table that is joined by LEFT JOIN its owner: its ON has to say that it is that of the row it is joined to."""
         if not known:
             raise DPError(
-                "a LEFT or RIGHT JOIN that keeps public rows beside protected ones has a row or not because of many units; use an inner join, as groups "
-                "without rows are returned anyway, or EXISTS."
+                "a LEFT JOIN from public rows to protected ones, or the same as a RIGHT JOIN, keeps a row or not because of many units; "
+                "use an inner join, as groups without rows are returned anyway, or EXISTS."
             )
         equal = self._equal(*item.on)
         member = item.relation.member
