@@ -24,6 +24,9 @@ ROUNDS, HALVINGS = 12, 50
 SURE = 1.0
 """Standard deviations of its noise by which the energy of differences between values is lowered, before these are believed."""
 
+STEEP = 5.0
+"""Largest size of the logarithm of a tilt: degrees that next to no row has may be far from the mean, and a value would have those alone."""
+
 GOLDEN = (5**0.5 - 1) / 2
 LEAST = 1e-9
 
@@ -155,9 +158,9 @@ def _by_value(
 def _leaning(table: NoisyTable, found: Array, means: Array, alone: Array, rows: float) -> Array:
     """Shares by class of degree and value, in which rows of some values have more links than others, and nothing else differs.
 
-    Formula: p_w(c) ~ p(c) exp(l_w m_c) for classes c of mean degree m_c, 0 among them. l_w is the projection of the noisy table on
-    its derivative rows_w p(c) (m_c - m), shrunk towards that of all values as their spread above the noise says; that spread is at
-    most one over the standard deviation of degrees, which moves their mean by as much.
+    Formula: p_w(c) ~ p(c) exp(l_w m_c) for classes c of mean degree m_c, 0 among them, scaled to the rows of each class and value. l_w is
+    the projection of the noisy table on its derivative rows_w p(c) (m_c - m), shrunk towards that of all values as their spread above
+    the noise says; that spread is at most one over the standard deviation of degrees, which moves their mean by as much.
     """
     shares, degree = np.append(max(0.0, 1 - found.sum()), found), np.append(0.0, means)
     shares = shares / shares.sum()
@@ -173,8 +176,8 @@ def _leaning(table: NoisyTable, found: Array, means: Array, alone: Array, rows: 
     excess = float(((leaning - middle) ** 2 / noise).sum()) - free - SURE * np.sqrt(2 * free)
     spread = max(0.0, excess / float((1 / noise).sum()))
     spread = min(spread, 1 / max(float(shares @ place**2), LEAST))
-    power = np.multiply.outer(degree, (leaning - middle) * spread / (spread + noise))
-    joint = shares[:, None] * np.exp(power - power.max(axis=0))
+    power = np.multiply.outer(place, (leaning - middle) * spread / (spread + noise))
+    joint = shares[:, None] * np.exp(np.clip(power, -STEEP, STEEP))
     for _ in range(ROUNDS):
         joint *= alone / np.maximum(joint.sum(axis=0), LEAST)
         joint *= (shares / np.maximum(joint.sum(axis=1), 1e-300))[:, None]

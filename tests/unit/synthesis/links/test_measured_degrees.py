@@ -119,3 +119,21 @@ def test_tables_of_attributes_tell_of_the_histogram_too() -> None:
         claimed = known.classed.variance
     assert claimed == pytest.approx(100 / (1 + 1 / 2 + 1 / 7))
     assert np.var(gaps) == pytest.approx(claimed, rel=0.1)
+
+
+@pytest.mark.parametrize("most", [4, 100, 2000])
+def test_values_keep_their_links_under_any_bound(most: int) -> None:
+    """The tilt of a value grows with the degree, and next to no row has the largest: the value would have it alone."""
+    codes = np.arange(3000)[:, None] % 2
+    degrees, side = 1 + codes[:, 0], side_of(("side.shown",), codes, max_degree=most)
+    known = Measured(
+        rows=3000.0,
+        linked=3000.0,
+        linked_variance=1e-6,
+        sizes=NoisyTable(counted(degrees, most), 1e-6),
+        values={
+            "side.shown": NoisyTable(counted(degrees, most, codes[:, 0], 2), 1e5)
+        },  # so much that the tilt alone is believed
+    )
+    found = model(known, side, Domain({"side.shown": 2}), 4500).of(side) @ np.arange(most + 1)
+    np.testing.assert_allclose(found, [1, 2], atol=0.3)
