@@ -104,7 +104,7 @@ def model_cumulated(measured: Cumulated, side: Side, links: int) -> Degrees:
     share = shrunk(linked, least.variance / measured.rows**2, links, number)
     prior = clipped(links / number, 1 - share, most)
     expected = prior[::-1].cumsum()[::-1]
-    found = least.around(expected[first] * measured.rows) / measured.rows
+    found = least.shrunk(expected[first] * measured.rows) / measured.rows
     falling = np.clip(isotonic_regression(found, increasing=False).x, 0, 1)
     classed = falling - np.append(falling[1:], 0.0)
     held = np.searchsorted(first, np.arange(1, most + 1), side="right") - 1

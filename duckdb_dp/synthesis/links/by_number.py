@@ -23,18 +23,17 @@ LEAST, ROUNDS = 0.01, 50
 """Of what is expected in a cell, what is left of it at least, and rounds of scaling."""
 
 
-def starts(sizes: NoisyTable, most: int, deviation: float) -> Integers:
+def starts(units: Array, most: int, deviation: float) -> Integers:
     """The least number of links of each class, from 1: neighbouring ones together until each has units enough for the noise.
 
     Args:
-        sizes: units by ``classes``, as measured.
+        units: of each of ``classes``.
         most: links of a unit at most.
         deviation: of the noise in each cell of what will be measured by class.
 
     Privacy: post-processing.
     """
     found, held = [1], 0.0
-    units = np.maximum(sizes.table, 0.0)
     for first, number in zip(classes(most).tolist(), units.tolist(), strict=True):
         if held >= SEEN * deviation:
             found.append(first)
@@ -45,12 +44,11 @@ def starts(sizes: NoisyTable, most: int, deviation: float) -> Integers:
     return np.array(found, dtype=np.int64)
 
 
-def uneven(sizes: NoisyTable, middles: Array) -> float:
+def uneven(units: Array, middles: Array) -> float:
     """The mean of |k / mean k - 1| over the units' numbers of links k: the largest L1 distance of links from shares; 0 without any.
 
     Privacy: post-processing.
     """
-    units = np.maximum(sizes.table, 0.0)
     mean = float(units @ middles) / max(float(units.sum()), 1e-300)
     return float(units @ np.abs(middles / mean - 1)) / float(units.sum()) if mean > 0 else 0.0
 

@@ -1,4 +1,4 @@
-"""How many links the rows of a side have: measured, and drawn so that row types get their links and degrees their shares."""
+"""How many links the rows of a side have: modelled, and drawn so that row types get their links and degrees their shares."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,16 +6,14 @@ from typing import final
 
 import numpy as np
 
-from duckdb_dp.counting.units import classes, shares_of, sizes_of
+from duckdb_dp.counting.units import classes
 from duckdb_dp.domain.domain import Domain
-from duckdb_dp.linop import Array, Integers, Total
-from duckdb_dp.private import PrivateQueryable
+from duckdb_dp.linop import Array, Integers
+from duckdb_dp.reconstruct.nonneg import simplex
 from duckdb_dp.synthesis.links.linked_rows import shrunk
-from duckdb_dp.synthesis.links.per_unit import NoisyTable, PerUnit, measure_tables
+from duckdb_dp.synthesis.links.measured_degrees import Measured, means, numbers
+from duckdb_dp.synthesis.links.per_unit import NoisyTable
 from duckdb_dp.synthesis.links.sides import Side
-
-ROWS, ANY = 0.15, 0.4
-"""Shares, of what is spent on the degrees of a side, for how many rows it has, and for how many of them have a link."""
 
 SPREADS = np.geomspace(0.05, 100, 60)
 """Shapes of the negative binomial that are tried; 100 is nearly Poisson."""
@@ -26,81 +24,15 @@ ROUNDS, HALVINGS = 12, 50
 SURE = 1.0
 """Standard deviations of its noise by which the energy of differences between values is lowered, before these are believed."""
 
+STEEP = 5.0
+"""Largest size of the logarithm of a tilt: degrees that next to no row has may be far from the mean, and a value would have those alone."""
+
 GOLDEN = (5**0.5 - 1) / 2
 LEAST = 1e-9
 
 THIN = 4
 """Rows of a type for each of its degrees, at most, of which the number of links is drawn: fewer rows cannot have the degrees and
 a given number of links too."""
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
-    """The degrees of the rows of a unit's side as measured.
-
-    Attributes:
-        rows: how many rows the private side has.
-        linked: how many of them have a link.
-        linked_variance: of the noise of that.
-        sizes: rows by class of degree, without those of degree 0.
-        values: for some attributes of the side, the same by value.
-    """
-
-    rows: float
-    linked: float
-    linked_variance: float
-    sizes: NoisyTable
-    values: Mapping[str, NoisyTable] = field(default_factory=dict)
-
-
-def measure_degrees(queryable: PrivateQueryable, tag: str, rho: float) -> Measured:
-    """How many rows the unit's side has, and how many of each degree.
-
-    Privacy: spends rho; a unit changes either by 1.
-    """
-    total = (tag,), PerUnit(Total(2), 1, queryable.rows), ROWS * rho
-    ((rows, _),) = queryable.answer_all([total])
-    most = queryable.rows
-    steps = [(shares_of(()), (1,), ANY * rho), (sizes_of(most), (len(classes(most)),), (1 - ROWS - ANY) * rho)]
-    linked, sizes = measure_tables(queryable, steps)
-    together = sizes.variance * sizes.table.size
-    weight = together / (together + linked.variance)
-    return Measured(
-        rows=max(float(rows[0]), 1.0),
-        linked=max(weight * float(linked.table[0]) + (1 - weight) * float(sizes.table.sum()), 1.0),
-        linked_variance=weight * linked.variance,
-        sizes=sizes,
-    )
-
-
-def at_bound(measured: Measured, most: int) -> dict[str, float]:
-    """How many rows have as many links as are counted of one (``links``), so that some of theirs may be left out, as measured.
-
-    Privacy: post-processing.
-    """
-    sizes = measured.sizes
-    return {
-        "links": float(classes(most)[-1]),
-        "rows": min(max(0.0, float(sizes.table[-1])), measured.rows),
-        "stddev": float(np.sqrt(sizes.variance)),
-        "of": measured.rows,
-    }
-
-
-def means(most: int) -> Array:
-    """The middle of each class of degrees."""
-    first = classes(most)
-    return np.asarray((first + np.append(first[1:] - 1, most)) / 2)
-
-
-def mean_power(measured: Measured, most: int, power: float) -> float:
-    """The mean of k^power over the units that have links, k of them each; 1 where noise leaves nothing of them.
-
-    Privacy: post-processing.
-    """
-    units = np.maximum(measured.sizes.table, 0.0)
-    return float(units @ means(most) ** power / units.sum()) if units.any() else 1.0
 
 
 @final
@@ -157,7 +89,8 @@ def clipped(mean: float, none: float, most: int) -> Array:
 def model(measured: Measured, side: Side, domain: Domain, links: int) -> Degrees:
     """The distribution of degrees for synthetic rows, from the measured one.
 
-    The histogram is shrunk towards a clipped negative binomial of the same mean, and tables by value towards independence.
+    The histogram is shrunk towards a clipped negative binomial of the same mean, and tables by value towards independence, of rows of
+    each class of degree that are as many as the histogram says.
 
     Args:
         measured: of the private side.
@@ -167,14 +100,14 @@ def model(measured: Measured, side: Side, domain: Domain, links: int) -> Degrees
 
     Privacy: post-processing.
     """
-    sizes, first = measured.sizes, classes(side.max_degree or 1)
+    first = classes(side.max_degree or 1)
     most, number = int(side.max_degree or 1), len(side.rows)
     linked = min(measured.linked / measured.rows, 1.0)
     share = shrunk(linked, measured.linked_variance / measured.rows**2, links, number)
     prior = clipped(links / number, 1 - share, most)
     held = np.searchsorted(first, np.arange(1, most + 1), side="right") - 1
     expected: Array = np.bincount(held, prior[1:]).astype(np.float64)
-    found = sizes.around(expected * measured.rows) / measured.rows
+    found = numbers(measured.classed, share * measured.rows, expected * measured.rows) / measured.rows
     found *= min(1.0, 1 / max(found.sum(), LEAST))
     # A class that the prior has nothing of has what was measured of it all the same, spread evenly.
     within = np.where(
@@ -211,7 +144,11 @@ def _by_value(
     """Shares of all rows by degree and value, shape (d + 1, values), of as many rows of each value as there are."""
     alone = rows / rows.sum()
     shares = _leaning(table, found, means, alone, measured.rows)
-    joint = table.around(shares * measured.rows) / measured.rows
+    # The nearest table in L2 whose classes have the rows that are known of them: it has as much less noise.
+    beside = table.table.mean(axis=1) - found * measured.rows / len(alone)
+    noisy = NoisyTable(table.table - beside[:, None], table.variance * (1 - 1 / len(alone)))
+    joint = noisy.shrunk(shares * measured.rows) / measured.rows
+    joint = np.stack([simplex(row, whole) for row, whole in zip(joint, found.tolist(), strict=True)])
     joint *= (np.minimum(1.0, alone / np.maximum(joint.sum(axis=0), LEAST)))[None, :]
     left = np.maximum(alone - joint.sum(axis=0), 0)
     left *= none / max(left.sum(), LEAST) if none else 0.0
@@ -221,9 +158,9 @@ def _by_value(
 def _leaning(table: NoisyTable, found: Array, means: Array, alone: Array, rows: float) -> Array:
     """Shares by class of degree and value, in which rows of some values have more links than others, and nothing else differs.
 
-    Formula: p_w(c) ~ p(c) exp(l_w m_c) for classes c of mean degree m_c, 0 among them. l_w is the projection of the noisy table on
-    its derivative rows_w p(c) (m_c - m), shrunk towards that of all values as their spread above the noise says; that spread is at
-    most one over the standard deviation of degrees, which moves their mean by as much.
+    Formula: p_w(c) ~ p(c) exp(l_w m_c) for classes c of mean degree m_c, 0 among them, scaled to the rows of each class and value. l_w is
+    the projection of the noisy table on its derivative rows_w p(c) (m_c - m), shrunk towards that of all values as their spread above
+    the noise says; that spread is at most one over the standard deviation of degrees, which moves their mean by as much.
     """
     shares, degree = np.append(max(0.0, 1 - found.sum()), found), np.append(0.0, means)
     shares = shares / shares.sum()
@@ -239,9 +176,12 @@ def _leaning(table: NoisyTable, found: Array, means: Array, alone: Array, rows: 
     excess = float(((leaning - middle) ** 2 / noise).sum()) - free - SURE * np.sqrt(2 * free)
     spread = max(0.0, excess / float((1 / noise).sum()))
     spread = min(spread, 1 / max(float(shares @ place**2), LEAST))
-    power = np.multiply.outer(degree, (leaning - middle) * spread / (spread + noise))
-    tilted = shares[:, None] * np.exp(power - power.max(axis=0))
-    return np.asarray(alone * (tilted / tilted.sum(axis=0))[1:])
+    power = np.multiply.outer(place, (leaning - middle) * spread / (spread + noise))
+    joint = shares[:, None] * np.exp(np.clip(power, -STEEP, STEEP))
+    for _ in range(ROUNDS):
+        joint *= alone / np.maximum(joint.sum(axis=0), LEAST)
+        joint *= (shares / np.maximum(joint.sum(axis=1), 1e-300))[:, None]
+    return np.asarray(joint[1:])
 
 
 def _factors(shares: Array, tables: Mapping[str, Array], side: Side) -> dict[str, Array]:

@@ -25,12 +25,12 @@ from duckdb_dp.synthesis.links.assign_links import (
 )
 from duckdb_dp.synthesis.links.blocks import Blocks, threads
 from duckdb_dp.synthesis.links.by_unit import ByUnit, learn_by_unit
-from duckdb_dp.synthesis.links.degrees import Measured, at_bound
 from duckdb_dp.synthesis.links.learner import measure_total, workloads
 from duckdb_dp.synthesis.links.link_attributes import draw as draw_attributes
 from duckdb_dp.synthesis.links.matches import Match
 from duckdb_dp.synthesis.links.measure_attributes import measure_attributes
 from duckdb_dp.synthesis.links.measure_limited import measure_limited, wanted
+from duckdb_dp.synthesis.links.measured_degrees import Measured, at_bound
 from duckdb_dp.synthesis.links.mwem_pgd import ROUNDS, mwem_pgd, small_workloads
 from duckdb_dp.synthesis.links.number_classes import NumberClasses, number_classes
 from duckdb_dp.synthesis.links.pair_groups import Wanted

@@ -7,7 +7,7 @@ import numpy as np
 
 from duckdb_dp.counting.units import classes
 from duckdb_dp.linop import Integers
-from duckdb_dp.synthesis.links.degrees import Measured
+from duckdb_dp.synthesis.links.measured_degrees import Measured
 
 APART, LEAST = 1.4, 0.1
 """Links of a unit in one class, at least as many times those in the class before; and of the units, the part that a class has at least."""
@@ -43,7 +43,7 @@ def number_classes(units: Measured, most: int) -> NumberClasses | None:
 
     Privacy: post-processing.
     """
-    found, before, seen = [1], 0.0, np.maximum(units.sizes.table, 0.0)
+    found, before, seen = [1], 0.0, units.units
     left = float(seen.sum())
     needed = LEAST * left
     for first, number in zip(classes(most).tolist(), seen.tolist(), strict=True):

@@ -61,8 +61,8 @@ class NoisyTable:
     table: Array
     variance: float
 
-    def around(self, expected: Array) -> Array:
-        """The table, shrunk towards what is expected by how much of its distance is noise; never negative.
+    def shrunk(self, expected: Array) -> Array:
+        """The table, shrunk towards what is expected by how much of its distance is noise.
 
         Formula: f = max(0, 1 - m v / |table - expected|^2), the positive-part James-Stein estimate for m cells of variance
         v, and at most |expected|^2 / (|expected|^2 + m v): counts differ from what is expected by no more than about that.
@@ -76,7 +76,14 @@ class NoisyTable:
         noise = self.variance * gap.size
         size = float((expected**2).sum())
         kept = max(0.0, min(1 - noise / max(float((gap**2).sum()), 1e-300), size / max(size + noise, 1e-300)))
-        return np.asarray(np.maximum(expected + kept * gap, 0.0))
+        return np.asarray(expected + kept * gap)
+
+    def around(self, expected: Array) -> Array:
+        """The same, and never negative.
+
+        Privacy: post-processing.
+        """
+        return np.maximum(self.shrunk(expected), 0.0)
 
 
 def measure_tables(

@@ -4,7 +4,7 @@ import numpy as np
 
 from duckdb_dp.linop import Dense
 from duckdb_dp.private import PrivateQueryable
-from duckdb_dp.synthesis.links.degrees import Measured
+from duckdb_dp.synthesis.links.measured_degrees import Measured
 from duckdb_dp.synthesis.links.per_unit import PerUnit
 
 MOST, SURE = 0.05, 0.03

@@ -13,7 +13,7 @@ from duckdb_dp.domain.domain import Domain
 from duckdb_dp.linop import Integers
 from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.synthesis.links.by_number import starts, uneven
-from duckdb_dp.synthesis.links.degrees import Measured, means
+from duckdb_dp.synthesis.links.measured_degrees import Measured, means
 from duckdb_dp.synthesis.links.per_unit import NoisyTable, measure_tables
 from duckdb_dp.synthesis.links.redeal import Dealt, Targets, redeal
 from duckdb_dp.synthesis.links.sides import Side
@@ -97,10 +97,10 @@ def measure_structure(
     cells = sum(domain.sizes[a] * domain.sizes[b] for a, b in together)
     if not together or cells * math.sqrt(1 / (math.pi * PAIRS * rho * len(together))) > loudest * units.linked:
         alike, together = (), []
-    differ = looked_at(domain, partners, TOGETHER) if uneven(units.sizes, means(most)) > UNEVEN else ()
+    differ = looked_at(domain, partners, TOGETHER) if uneven(units.units, means(most)) > UNEVEN else ()
     names = tuple(dict.fromkeys((*alike, *differ)))
     each = (1 - PAIRS) * rho / max(len(names), 1) * (1 - 1e-9)
-    first = starts(units.sizes, most, math.sqrt(0.5 / each))
+    first = starts(units.units, most, math.sqrt(0.5 / each))
     if not together and (not names or len(first) == 1):
         return None
     asked = [

@@ -33,3 +33,16 @@ def test_degrees_are_those_that_were_measured(most: int) -> None:
 def test_answers_are_exact() -> None:
     query, counts = AtLeast(np.array([1, 2, 4])), np.array([5, 4, 3, 2, 1])
     assert query.apply(counts)[0].tolist() == [10, 6, 1] == [query.exact(counts, i) for i in range(3)]
+
+
+def test_noise_of_rows_with_at_least_so_many_links_makes_no_tail() -> None:
+    """Numbers are made to fall before those below 0 are cut off: half of the noise would be left of each otherwise."""
+    rows, found = np.zeros(31, dtype=np.int64), []
+    rows[:3] = 1000, 1000, 1000
+    counts = Counts(Domain({"u.degree": 31}), {("u.degree",): (np.arange(31), rows)})
+    side = side_of(("a",), np.zeros((3000, 1), dtype=np.int64), max_degree=30)
+    for seed in range(16):
+        queryable = PrivateQueryable(counts, total=0.1, accounting=ZCDP, rows=30, bits=SeededEntropy(seed))
+        shares = model_cumulated(measure_cumulated(queryable, "u.degree", 0.1), side, 3000).shares
+        found.append(float(shares @ np.arange(31)))
+    assert np.mean(found) < 1.05

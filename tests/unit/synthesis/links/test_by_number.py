@@ -69,7 +69,7 @@ def test_one_attribute_that_differs_does_not_move_another_one() -> None:
 @pytest.mark.parametrize("deviation", [0.01, 3.0, 1000.0])
 def test_classes_have_units_enough_for_the_noise(most: int, deviation: float) -> None:
     units = np.geomspace(1000, 1, len(classes(most)))
-    first = starts(NoisyTable(units, 1.0), most, deviation)
+    first = starts(units, most, deviation)
     assert first[0] == 1
     assert set(first) <= set(classes(most))
     held = np.add.reduceat(units, np.searchsorted(classes(most), first))
@@ -77,6 +77,6 @@ def test_classes_have_units_enough_for_the_noise(most: int, deviation: float) ->
 
 
 def test_how_uneven_numbers_are() -> None:
-    assert uneven(NoisyTable(np.array([0.0, 50.0]), 1.0), np.array([1.0, 2.0])) == pytest.approx(0)
-    assert uneven(NoisyTable(np.array([50.0, 50.0]), 1.0), np.array([1.0, 3.0])) == pytest.approx(0.5)
-    assert uneven(NoisyTable(np.array([-5.0, -1.0]), 1.0), np.array([1.0, 2.0])) == 0
+    assert uneven(np.array([0.0, 50.0]), np.array([1.0, 2.0])) == pytest.approx(0)
+    assert uneven(np.array([50.0, 50.0]), np.array([1.0, 3.0])) == pytest.approx(0.5)
+    assert uneven(np.array([0.0, 0.0]), np.array([1.0, 2.0])) == 0

@@ -12,8 +12,9 @@ from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.synthesis.links.assign_links import End, feasible, filled
 from duckdb_dp.synthesis.links.blocks import Blocks
 from duckdb_dp.synthesis.links.by_unit import OF_LINKS, ByUnit, by_number
-from duckdb_dp.synthesis.links.degrees import Degrees, Measured, model
+from duckdb_dp.synthesis.links.degrees import Degrees, model
 from duckdb_dp.synthesis.links.fit import tilted
+from duckdb_dp.synthesis.links.measured_degrees import Measured
 from duckdb_dp.synthesis.links.methods import Rules, links
 from duckdb_dp.synthesis.links.per_unit import NoisyTable
 from duckdb_dp.synthesis.links.sides import Side, side_of

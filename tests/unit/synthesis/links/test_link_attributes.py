@@ -12,11 +12,11 @@ from duckdb_dp.counting.units import UNIT
 from duckdb_dp.domain.domain import Domain
 from duckdb_dp.linop import Array, Integers
 from duckdb_dp.private import PrivateQueryable
-from duckdb_dp.synthesis.links.degrees import Measured
 from duckdb_dp.synthesis.links.kept import kept_shares
 from duckdb_dp.synthesis.links.link_attributes import NoisyAttribute, _inside, draw
 from duckdb_dp.synthesis.links.measure_attributes import measure_attributes
 from duckdb_dp.synthesis.links.measure_limited import measure_limited, wanted
+from duckdb_dp.synthesis.links.measured_degrees import Measured
 from duckdb_dp.synthesis.links.pair_groups import Wanted
 from duckdb_dp.synthesis.links.per_unit import NoisyTable
 from duckdb_dp.testing import NoNoise, SeededEntropy

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from duckdb_dp.counting.units import classes
-from duckdb_dp.synthesis.links.degrees import Measured
+from duckdb_dp.synthesis.links.measured_degrees import Measured
 from duckdb_dp.synthesis.links.number_classes import number_classes
 from duckdb_dp.synthesis.links.per_unit import NoisyTable
 
