@@ -22,6 +22,9 @@ from duckdb_dp.synthesis.links.per_unit import measure_shares
 ROUGH, FINE = 3e-5, 1e-6
 """Tolerances of fits, in KL per link: for learning dispersions, and of the result."""
 
+SURE = 1e-4
+"""Ridge at least, over the mean of the expected counts: noise-free residuals may contradict one another a little, as rows are whole."""
+
 HELD = 20
 """Units of a value, on average, from which on pairs of many values are looked at."""
 
@@ -116,7 +119,7 @@ class Learner:
         known = [a for a in self.residuals.values() if a.precision and len(a.clique) <= order]
         return Wanted(
             {a.clique: self._shaped(a) for a in known},
-            {a.clique: 1 / (a.precision * a.dispersion) for a in known},
+            {a.clique: max(1 / (a.precision * a.dispersion), SURE * self.total / math.prod(a.sizes)) for a in known},
             {
                 a.clique: (coarse(a.sizes), 1 / (a.precision * a.fine_dispersion))
                 for a in known
