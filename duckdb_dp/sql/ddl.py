@@ -29,6 +29,7 @@ class Target:
         parents: the tables that these refer to.
         itself: the one of them, if any, that is a constraint and refers to the table itself.
         siblings: keys of which one column gets its values when the table is complete.
+        referred: columns to which other tables refer.
         nulls: whether columns that nothing is known of are kept, as NULL.
         notes: what is different from the original.
     """
@@ -40,6 +41,7 @@ class Target:
     parents: Mapping[Name, Table] = field(default_factory=dict)
     itself: Reference | None = None
     siblings: tuple[SiblingKey, ...] = ()
+    referred: frozenset[str] = frozenset()
     nulls: bool = False
     notes: list[str] = field(default_factory=list)
 
@@ -116,6 +118,8 @@ class Target:
         drawn = all(name.lower() in filled for name in own)
         if reference in self.keyed:
             return f"'{parent[2]}' is public, and {columns} is drawn as any column, with the keys of '{parent[2]}' as its values"
+        if drawn and set(own) <= self.referred:
+            return f"'{parent[2]}' is not linked to, and {columns}, which refers to it, is numbered, as other tables refer to it"
         if parent in copied and drawn:
             return f"'{parent[2]}' is public, and {columns}, which refers to it, is drawn as any column"
         if parent in copied:
@@ -214,9 +218,8 @@ class Target:
         """SELECT of the rows that satisfy the constraints on some columns; of rows with the same key, the first."""
         free = {name.lower() for name in unique}
         checks = [f"({text}) IS NOT FALSE" for used, text in self.table.checks if set(used) <= set(names)]
-        referring = {column for reference in self.references for column in reference.columns}
-        # A row that no parent can take.
-        checks += [f"{quote(name)} IS NOT NULL" for name in names if name in referring & self.table.required]
+        # Also a row that no parent can take.
+        checks += [f"{quote(name)} IS NOT NULL" for name in names if name in self.table.required | self.referred]
         if checks:
             rows = f"SELECT * FROM ({rows}) WHERE {' AND '.join(checks)}"
         for key in self.table.keys:

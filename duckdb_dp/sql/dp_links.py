@@ -41,7 +41,7 @@ from duckdb_dp.sql.arguments import (
     word,
 )
 from duckdb_dp.sql.dp_link import declared_key, no_key, references_of
-from duckdb_dp.sql.links import DEGREE, LINKED, Link, Side, from_request, repeated, tag
+from duckdb_dp.sql.links import TAGS, Link, Side, from_request, repeated, tag
 from duckdb_dp.sql.registry import Function, register
 from duckdb_dp.sql.session import Session
 from duckdb_dp.sql.synthetic_tables import Key
@@ -310,10 +310,10 @@ def _request(
 ) -> Request:
     left, right = sides
     for attribute in (*left.renamed, *right.renamed, *own):
-        if attribute.name.endswith((f".{LINKED}", f".{DEGREE}")):
+        if attribute.name.endswith(tuple(f".{tag}" for tag in TAGS)):
             raise DPError(
-                f"'{attribute.name}': '{LINKED}' and '{DEGREE}' mean how many links a row has; give the column another name "
-                "in a view, and protect that."
+                f"'{attribute.name}': {few(map(repr, TAGS))} say how many links a row has; give the column another name in a view, and "
+                "protect that."
             )
     options: dict[str, Any] = {
         "child": left.child,

@@ -167,6 +167,7 @@ def _steps(
         parents={**copied, **by_name},
         itself=drawn_references.kept_itself(session, dataset, known),
         siblings=siblings,
+        referred=frozenset(used),
         nulls=_keeps_undeclared(arguments),
     )
     plan_of.describe()
@@ -201,10 +202,10 @@ def _steps(
     stages = [full_name(*target, f"{dataset.name} {i}") for i in range(len(known))]
     # A key that consists of references identifies the rows until they have their parents, so all of it is numbered.
     whole = key and referring.issuperset(numbering)
-    numbering_key = [column for column in numbering if whole or column in key]
+    numbering_key = [column for column in numbering if column in key or (whole and column not in attributes)]
     rows = {
         "attributes": list(attributes),
-        "key": numbering_key or None,
+        "key": numbering_key,
         dp_synthesize.ALSO: also,
         dp_synthesize.WIDE: tuple(sibling_keys.wide(siblings, numbering_key, held)),
         "method": word(arguments, "method", DEFAULT.method),

@@ -4,9 +4,12 @@ from collections.abc import Collection, Iterator
 from decimal import Decimal
 from typing import Any
 
+import duckdb
+
 from duckdb_dp.counting.encode import full_name, quote
 from duckdb_dp.domain import types
 from duckdb_dp.domain.domain import Attribute, declare
+from duckdb_dp.domain.types.numbers import Whole
 from duckdb_dp.errors import DPError
 from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis.database import Reference, Table
@@ -50,15 +53,23 @@ def of_key(session: Session, table: Table, reference: Reference, parent: Table) 
     with session.looking() as cursor:
         if cursor is None:
             return None
-        rows = f"SELECT DISTINCT {quote(key)} AS v FROM {full_name(*parent.name)} WHERE {quote(key)} IS NOT NULL"
-        values = [row[0] for row in cursor.execute(f"FROM ({rows} LIMIT {MOST_KEYS + 1}) ORDER BY v ASC").fetchall()]
-    if not 0 < len(values) <= MOST_KEYS:
-        return None
-    try:
-        listed = [_plain(value) for value in values]
-        return declare(name=column, type=table.columns[column], values=listed, nulls=column not in table.required)
-    except DPError:
-        return None  # keys of another type than the column's, say
+        # As texts: neither a collation nor Python's types make one of two.
+        rows = f"SELECT DISTINCT encode({quote(key)}::VARCHAR) AS v FROM {full_name(*parent.name)} WHERE {quote(key)} IS NOT NULL"
+        found = cursor.execute(f"SELECT decode(v) FROM ({rows} LIMIT {MOST_KEYS + 1}) ORDER BY v ASC").fetchall()
+        if not 0 < len(found) <= MOST_KEYS:
+            return None
+        dtype = types.find(table.columns[column])
+        whole = isinstance(dtype, Whole) and parent.columns[key] == table.columns[column]
+        values = [int(text) if whole else text for (text,) in found]
+        try:
+            made = declare(name=column, type=table.columns[column], values=values, nulls=column not in table.required)
+            # Each value is a key again, or what refers to it would refer nowhere.
+            listed = f"SELECT unnest({made.dtype.array([*made.points])})::VARCHAR AS v"
+            missing = f"SELECT count(*) FROM ({listed}) WHERE encode(v) NOT IN (SELECT v FROM ({rows}))"
+            again = cursor.execute(missing).fetchone()
+        except (DPError, duckdb.Error):
+            return None  # keys of another type than the column's, say
+        return made if again == (0,) and len(made.points) == len(values) else None
 
 
 def _found(session: Session, table: Table, columns: dict[str, str]) -> Iterator[Attribute]:

@@ -98,14 +98,11 @@ class Whole(InUnits):
 
     @property
     def key_room(self) -> int | None:
-        low, high = self.limits
-        return high - low + 1 if high < 2**16 else None
+        return self.limits[1] - self.limits[0] + 1 if self.limits[1] < 2**16 else None
 
     def key(self, table: str, number: str) -> str:
-        """Numbers from 1 on; in narrow types the values below 1 come after the greatest one."""
-        low, _ = self.limits
-        held = number if self.key_room is None else f"({number} + {-low}) % {self.key_room} + {low}"
-        return f"CAST({held} AS {self.name})"
+        low, room = self.limits[0], self.key_room  # in narrow types the values below 1 come after the greatest one
+        return f"CAST({number if room is None else f'({number} + {-low}) % {room} + {low}'} AS {self.name})"
 
     def ibis_limits(self, column: Any) -> tuple[str, int, int]:
         """The Ibis type to compare in, and what it holds."""

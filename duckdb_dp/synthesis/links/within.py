@@ -78,8 +78,9 @@ def measure_structure(
 ) -> Structure | None:
     """The tables of units over attributes of their links; None, at no cost, where there is nothing that they say.
 
-    Where noise would drown the tables of pairs, values by the number of links are measured alone, of the partners, and only if units
-    differ much in that number: what all links together go to follows from them.
+    Where noise would drown the tables of pairs, the attributes of most values are left out of them, one after another. Where it drowns
+    all, values by the number of links are measured alone, of the partners, and only if units differ much in that number: what all links
+    together go to follows from them.
 
     Args:
         queryable: what measures.
@@ -93,10 +94,10 @@ def measure_structure(
     """
     domain, most = queryable.domain, queryable.rows
     alike = looked_at(domain, (*partners, *own)) if most > 1 else ()
+    while _loudness(domain, alike, PAIRS * rho) > loudest * units.linked:
+        largest = max(alike, key=lambda name: domain.sizes[name])
+        alike = tuple(name for name in alike if name != largest)
     together = list(itertools.combinations_with_replacement(alike, 2))
-    cells = sum(domain.sizes[a] * domain.sizes[b] for a, b in together)
-    if not together or cells * math.sqrt(1 / (math.pi * PAIRS * rho * len(together))) > loudest * units.linked:
-        alike, together = (), []
     differ = looked_at(domain, partners, TOGETHER) if uneven(units.units, means(most)) > UNEVEN else ()
     names = tuple(dict.fromkeys((*alike, *differ)))
     each = (1 - PAIRS) * rho / max(len(names), 1) * (1 - 1e-9)
@@ -112,6 +113,12 @@ def measure_structure(
     return Structure(
         pairs={pair: next(found) for pair in together}, values={name: next(found) for name in names}, first=first
     )
+
+
+def _loudness(domain: Domain, alike: Sequence[str], rho: float) -> float:
+    """The L1 norm of the noise in the tables of all pairs of these attributes, on average."""
+    together = [domain.sizes[a] * domain.sizes[b] for a, b in itertools.combinations_with_replacement(alike, 2)]
+    return sum(together) * math.sqrt(1 / (math.pi * rho * len(together))) if together else 0.0
 
 
 def keep_structure(
