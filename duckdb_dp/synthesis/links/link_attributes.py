@@ -9,6 +9,7 @@ import numpy as np
 
 from duckdb_dp.linop import Array, Integers
 from duckdb_dp.reconstruct.measurement import LinearMeasurement
+from duckdb_dp.reconstruct.nonneg import simplex
 from duckdb_dp.synthesis.links.kept import kept_shares, outside
 
 GOLDEN, ALIKE = (5**0.5 - 1) / 2, 16
@@ -16,6 +17,9 @@ GOLDEN, ALIKE = (5**0.5 - 1) / 2, 16
 
 SAMPLED, STEPS = 20_000, 150
 """Links on which a distribution is fitted, at most, and steps of its optimiser."""
+
+RARE = 0.02
+"""Links of a value at least: some values that noise has left none of them have a few."""
 
 SCALED = 50
 """Rounds of scaling the values to their shares, at most."""
@@ -94,11 +98,12 @@ def draw(
 
 
 def distribution(measurement: LinearMeasurement, links: float) -> Array:
-    """The distribution of an attribute alone, by its residual.
+    """The distribution of an attribute alone, by its residual: the nearest one, as noise in values that no link has is no links.
 
     Privacy: post-processing.
     """
-    counts = np.maximum(measurement.answers + links / len(measurement.answers), 0.5)  # noise leaves no value out
+    found = simplex(measurement.answers + links / len(measurement.answers), links)
+    counts = np.maximum(found, RARE)  # noise leaves no value out
     return np.asarray(counts / counts.sum())
 
 
