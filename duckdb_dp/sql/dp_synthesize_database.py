@@ -205,7 +205,7 @@ def _steps(
     numbering_key = [column for column in numbering if column in key or (whole and column not in attributes)]
     rows = {
         "attributes": list(attributes),
-        "key": numbering_key,
+        "key": numbering_key or None,
         dp_synthesize.ALSO: also,
         dp_synthesize.WIDE: tuple(sibling_keys.wide(siblings, numbering_key, held)),
         "method": word(arguments, "method", DEFAULT.method),

@@ -58,16 +58,15 @@ def of_key(session: Session, table: Table, reference: Reference, parent: Table) 
         found = cursor.execute(f"SELECT decode(v) FROM ({rows} LIMIT {MOST_KEYS + 1}) ORDER BY v ASC").fetchall()
         if not 0 < len(found) <= MOST_KEYS:
             return None
-        dtype = types.find(table.columns[column])
-        whole = isinstance(dtype, Whole) and parent.columns[key] == table.columns[column]
-        values = [int(text) if whole else text for (text,) in found]
+        whole = isinstance(types.find(table.columns[column]), Whole)
         try:
+            values = [int(text) if whole else text for (text,) in found]
             made = declare(name=column, type=table.columns[column], values=values, nulls=column not in table.required)
             # Each value is a key again, or what refers to it would refer nowhere.
             listed = f"SELECT unnest({made.dtype.array([*made.points])})::VARCHAR AS v"
             missing = f"SELECT count(*) FROM ({listed}) WHERE encode(v) NOT IN (SELECT v FROM ({rows}))"
             again = cursor.execute(missing).fetchone()
-        except (DPError, duckdb.Error):
+        except (DPError, ValueError, duckdb.Error):
             return None  # keys of another type than the column's, say
         return made if again == (0,) and len(made.points) == len(values) else None
 

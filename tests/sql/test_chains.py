@@ -107,7 +107,7 @@ def test_links_to_others_are_refused_before_a_charge(exact: Loaded) -> None:
     notes = exact(
         "SELECT note FROM " + MADE.format(NAMES).removeprefix("CALL ").replace(", rho", ", plan := true, rho")
     )
-    assert any("its rows get no ware" in (note or "") for (note,) in notes)
+    assert any("ware is drawn as any column, with the keys of 'wares'" in (note or "") for (note,) in notes)
 
 
 @pytest.mark.parametrize("unique", [True, False])

@@ -141,7 +141,8 @@ def links(
         sizes = measure_sizes(queryable, sides[unit].attributes, (OWN_OF_PARENTS if rules.child else OWN) * rho)
         share, loudest = WITHIN_CHILDREN if rules.child else WITHIN
         partners = sides[1 - unit].attributes
-        structure = measure_structure(queryable, partners, link_attributes, share * rho, found, loudest)
+        spared = partners if rules.child else link_attributes
+        structure = measure_structure(queryable, partners, link_attributes, share * rho, found, loudest, spared)
         spent["within units"] = before - queryable.left
     with threads(left, right):
         number = float(len(left.rows) if rules.child else rows or 0)

@@ -75,12 +75,13 @@ def measure_structure(
     rho: float,
     units: Measured,
     loudest: float,
+    spared: Sequence[str],
 ) -> Structure | None:
     """The tables of units over attributes of their links; None, at no cost, where there is nothing that they say.
 
-    Where noise would drown the tables of pairs, the attributes of most values are left out of them, one after another. Where it drowns
-    all, values by the number of links are measured alone, of the partners, and only if units differ much in that number: what all links
-    together go to follows from them.
+    Where noise would drown the tables of pairs, the spared attributes are left out of them, those of most values first. Where it drowns
+    what is left too, values by the number of links are measured alone, of the partners, and only if units differ much in that number:
+    what all links together go to follows from them.
 
     Args:
         queryable: what measures.
@@ -89,14 +90,15 @@ def measure_structure(
         rho: what to spend.
         units: how many links they have, as measured.
         loudest: the largest L1 norm of the noise in a table of pairs, over the units, that is worth its cost.
+        spared: attributes that may be left out of the tables of pairs, with which the others are measured alone.
 
     Privacy: spends rho at most; each table has sensitivity 1 for a unit.
     """
     domain, most = queryable.domain, queryable.rows
     alike = looked_at(domain, (*partners, *own)) if most > 1 else ()
     while _loudness(domain, alike, PAIRS * rho) > loudest * units.linked:
-        largest = max(alike, key=lambda name: domain.sizes[name])
-        alike = tuple(name for name in alike if name != largest)
+        left = sorted(set(alike) & set(spared), key=lambda name: (domain.sizes[name], name))
+        alike = tuple(name for name in alike if name != left[-1]) if left else ()
     together = list(itertools.combinations_with_replacement(alike, 2))
     differ = looked_at(domain, partners, TOGETHER) if uneven(units.units, means(most)) > UNEVEN else ()
     names = tuple(dict.fromkeys((*alike, *differ)))
