@@ -108,7 +108,6 @@ def distance(con: Any, select: str) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.some(6)
 @pytest.mark.parametrize("seed", range(24))
 def test_a_synthetic_schema_has_what_the_original_has(exact: Loaded, seed: int) -> None:
     schema = Schema(seed)
