@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.counting.encode import full_name, quote
+from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.errors import DPError, as_sql, nearest
 from duckdb_dp.sql import catalog
 from duckdb_dp.sql.arguments import Arguments, Place, name_parts, whole_number
@@ -169,6 +170,8 @@ def _identifies(session: Session, table: Table, reference: Reference, parent: Ta
     select = (
         f"SELECT bool_and({' AND '.join(held)}) AND count(*) = count(DISTINCT ({names})) FROM {full_name(*parent.name)}"
     )
+    if parent.name[1] == SCHEMA:  # of another engine, whose rows are not read here
+        return parent.distinct(reference.key)
     with session.looking() as cursor:
         row = None if cursor is None else cursor.execute(select).fetchone()
     return row is not None and bool(row[0])

@@ -7,6 +7,7 @@ from typing import Any
 import duckdb
 
 from duckdb_dp.counting.encode import full_name, quote
+from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain import types
 from duckdb_dp.domain.domain import Attribute, declare
 from duckdb_dp.domain.types.numbers import Whole
@@ -47,7 +48,7 @@ def of_key(session: Session, table: Table, reference: Reference, parent: Table) 
 
     Privacy: reads public rows.
     """
-    if len(reference.columns) > 1:
+    if len(reference.columns) > 1 or parent.name[1] == SCHEMA:  # rows of another engine are not read here
         return None
     (column,), (key,) = reference.columns, reference.key
     with session.looking() as cursor:
