@@ -6,10 +6,10 @@
 -- another engine have no known constraints.
 --
 -- references            {'patient_id': 'patients.patient_id', 'clinic_id': 'clinics.clinic_id'}; for keys of several columns
---                       [{'columns': ['a', 'b'], 'references': ['t.a', 't.b']}]; by default the FOREIGN KEYs of the table.
+--                       [{'columns': ['a', 'b'], 'references': ['t.a', 't.b']}]; by default the FOREIGN KEYs of the table, which are known beside what is declared of other columns.
 --                       A child table without a PRIMARY KEY, as tables made from files are, also names the column that identifies
 --                       its rows, 'pet_id': 'pets.pet_id', or 'rowid': 'pets.rowid' where none does: synthetic rows then have a
---                       column rowid. That may be declared later, alone
+--                       column rowid. That may be declared later, alone, as may any other reference
 -- distinct              true: the same pair occurs at most once; false: it may occur again. By default what PRIMARY KEY and UNIQUE
 --                       imply. Of a table that has neither dp_links measures whether more than a tenth of the units repeat a pair, for
 --                       a twentieth of its budget at most, where links are of one unit of DuckDB's tables, and takes true elsewhere.
@@ -17,7 +17,7 @@
 --
 -- Columns: role (the name of the parent in dp_links: that of the table, or that of the column where two references have the
 -- same parent), columns, refers_to, distinct_pairs (NULL where it is measured)
--- Cost: nothing. The same declaration again changes nothing; once the table is protected, a different one is refused.
+-- Cost: nothing. The same declaration again changes nothing; before the table is protected the last one counts; afterwards references by other columns can be added, and a different one of the same column is refused.
 --
 -- Example:
 --   CREATE TABLE patients AS SELECT i AS patient_id, i % 3 AS age FROM range(90) t(i);

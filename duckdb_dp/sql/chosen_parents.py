@@ -8,6 +8,7 @@ from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.counting.encode import full_name, literal, quote
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.errors import DPError, as_sql
+from duckdb_dp.request import units
 from duckdb_dp.sql import owners
 from duckdb_dp.sql.arguments import Arguments
 from duckdb_dp.sql.family import Family, Member, family
@@ -20,10 +21,21 @@ OWNER = "_dp_owner"
 
 
 def drawn(session: Session, dataset: Dataset, references: Sequence[Reference]) -> list[Reference]:
-    """The references of a table whose links can be drawn: all of them, or that to its parents where only a join names the unit."""
-    if not owners.by_join(session, dataset):
-        return list(references)
-    return [reference for reference in references if of_one(session, dataset, reference)]
+    """The references of a table whose links can be drawn.
+
+    Where only a join names the unit, that is the one to its parents. Where columns name it, others that lead to tables of the same
+    units lead to rows of other units too, which nothing would charge.
+    """
+    if owners.by_join(session, dataset):
+        return [reference for reference in references if of_one(session, dataset, reference)]
+    own = [_folded(unit) for unit in units(dataset.unit)]
+    return [r for r in references if _folded(r.columns) in own or not _of_same_units(session, dataset, r)]
+
+
+def _of_same_units(session: Session, dataset: Dataset, reference: Reference) -> bool:
+    """Whether a reference leads to another table of the dataset."""
+    parent = session.ledger.dataset(*reference.parent)
+    return dataset.member is not None and parent is not None and parent.id == dataset.id and parent.name != dataset.name
 
 
 def of_one(session: Session, dataset: Dataset, reference: Reference) -> bool:

@@ -9,6 +9,7 @@ from duckdb_dp.counting.encode import quote
 from duckdb_dp.domain import types
 from duckdb_dp.errors import quoted_name
 from duckdb_dp.sql import declarations
+from duckdb_dp.sql.repeated_references import RepeatedReference
 from duckdb_dp.sql.sibling_keys import SiblingKey, note
 from duckdb_dp.synthesis.database import Name, Reference, Table
 
@@ -29,6 +30,7 @@ class Target:
         parents: the tables that these refer to.
         itself: the one of them, if any, that is a constraint and refers to the table itself.
         siblings: keys of which one column gets its values when the table is complete.
+        repeated: references that are read off a parent when the table is complete.
         referred: columns to which other tables refer.
         nulls: whether columns that nothing is known of are kept, as NULL.
         notes: what is different from the original.
@@ -41,9 +43,20 @@ class Target:
     parents: Mapping[Name, Table] = field(default_factory=dict)
     itself: Reference | None = None
     siblings: tuple[SiblingKey, ...] = ()
+    repeated: tuple[RepeatedReference, ...] = ()
     referred: frozenset[str] = frozenset()
     nulls: bool = False
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def referring(self) -> tuple[Reference, ...]:
+        """The references that get values."""
+        return (*self.references, *(one.repeated for one in self.repeated))
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """The columns that are read off a parent."""
+        return tuple(column for one in self.repeated for column in one.repeated.columns)
 
     @property
     def columns(self) -> dict[str, str]:
@@ -76,7 +89,8 @@ class Target:
             of_many: references that cannot be drawn, as no column of the original names the unit.
         """
         table = self.table
-        lost = [reference for reference in table.references if reference not in self.references]
+        lost = [reference for reference in table.references if reference not in self.referring]
+        self.notes += [one.note for one in self.repeated]
         if of_many:
             names = " or ".join(column for reference in of_many for column in reference.columns)
             self.notes.append(f"'{table.name[2]}' has no column of the unit, so its rows get no {names}")
@@ -132,6 +146,8 @@ class Target:
             )
             return f"'{parent[2]}' refers to the table itself: {columns} unknown ({drawn_where})"
         became = "drawn as any column" if drawn else "NULL" if all(name in kept for name in own) else "left out"
+        if parent in self.parents:
+            return f"'{parent[2]}' has rows of units that do not own these rows, so {columns}, which refers to it, is {became}"
         table = quoted_name(parent[2])
         return (
             f"'{parent[2]}' is not among the tables, so {columns}, which refers to it, is {became} (to keep the links, name it in tables "
@@ -154,7 +170,7 @@ class Target:
         parts += [f"CHECK ({text})" for used, text in table.checks if set(used) <= set(columns)]
         parts += [
             f"FOREIGN KEY ({_list(r.columns)}) REFERENCES {quote(r.parent[2])} ({_list(r.key)})"
-            for r in (*self.references, *self.keyed)
+            for r in (*self.referring, *self.keyed)
             if self._can_have(r) and (r.parent != table.name or r == self.itself)
         ]
         return f"CREATE TABLE {quote(table.name[2])} ({', '.join(parts)})"
@@ -173,7 +189,7 @@ class Target:
             unique: columns whose values never repeat.
         """
         names = self._names
-        rows = self.kept(self.apart(f"SELECT {_list(names)} FROM ({source})", names), names, unique)
+        rows = self.kept(self.complete(source, names), names, unique)
         return f"INSERT INTO {quote(self.table.name[2])} ({_list(names)}) {rows}"
 
     def levels(self, source: str, unique: Iterable[str]) -> str:
@@ -184,7 +200,7 @@ class Target:
         """
         assert self.itself is not None
         up, key = self.itself.columns, self.itself.key
-        rows = self.kept(self.apart(f"SELECT {_list(self._names)} FROM ({source})", self._names), self._names, unique)
+        rows = self.kept(self.complete(source, self._names), self._names, unique)
         none = " OR ".join(f"{quote(column)} IS NULL" for column in up)
         on = " AND ".join(f"r.{quote(column)} = l.{quote(target)}" for column, target in zip(up, key, strict=True))
         same = " AND ".join(f"r.{quote(column)} = l.{quote(column)}" for column in key)
@@ -207,8 +223,18 @@ class Target:
         filled = {column.lower() for column in self.filled}
         return [name for name in self.columns if name.lower() in filled and name not in self.generated]
 
-    def apart(self, rows: str, names: Sequence[str]) -> str:
-        """SELECT of the rows of a complete table, in which siblings differ."""
+    def complete(self, source: str, names: Sequence[str]) -> str:
+        """SELECT of some columns of a complete table, in which siblings differ, of the rows of a SELECT."""
+        held = [name for name in names if name not in self.read]
+        rows = f"SELECT {_list(held)} FROM ({source})"
+        for one in self.repeated:
+            rows = one.rows(rows, held)
+            held = [*held, *one.repeated.columns]
+        if self.read:
+            rows = f"SELECT {_list(names)} FROM ({rows})"
+        return self._apart(rows, names)
+
+    def _apart(self, rows: str, names: Sequence[str]) -> str:
         for one in self.siblings:
             if {one.column, *one.among} <= set(names):
                 rows = one.rows(rows, names)
@@ -235,7 +261,7 @@ class Target:
         """Note what is left out."""
         filled = {name.lower() for name in self.filled}
         kept = self.columns
-        referring = {c for r in self.table.references if r not in self.references for c in r.columns}
+        referring = {c for r in self.table.references if r not in self.referring for c in r.columns}
         left = [name for name in self.table.columns if name not in kept and name not in referring]
         empty = [name for name in kept if name.lower() not in filled and name not in self.table.defaults]
         bound = [name for name in left if name in self.table.required]

@@ -1,7 +1,7 @@
 """CALL dp_link: which tables a table's rows refer to, declared, or taken from its FOREIGN KEY constraints."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from duckdb_dp.accounting.ledger import Dataset
@@ -65,13 +65,13 @@ def rows(session: Session, arguments: Arguments, place: Place, seen: str) -> Row
     if table is None:
         raise DPError(f"there is no table '{name[2]}' now; create or attach it again.")
     given = _given(arguments.get("references"))
-    before = None if dataset is None else session.ledger.link(dataset)
-    references = table.references
-    if given:
-        pairs = [_resolved(table, known, columns, parent, key, place) for columns, parent, key in given]
-        references = with_roles(name, pairs)
-        if all(_of_its_key(name, reference) for reference in references):
-            references = (*_declared(before, table), *references)
+    before = session.ledger.families.references(name) if dataset is None else session.ledger.link(dataset)
+    pairs = [_resolved(table, known, columns, parent, key, place) for columns, parent, key in given]
+    asked = with_roles(name, pairs)
+    if dataset is None and not all(_of_its_key(name, reference) for reference in asked):
+        before = None  # until the table is protected, the last declaration counts
+    declared = _joined(name, asked, declared_in(before)) if given else table.references
+    references = with_constraints(table, declared)
     if not references:
         raise DPError(f"'{name[2]}' has no FOREIGN KEY; declare what it refers to: {EXAMPLE}.")
     # 'pet_id': 'pets.pet_id' says which column identifies the table's own rows; it does not make pairs.
@@ -82,12 +82,11 @@ def rows(session: Session, arguments: Arguments, place: Place, seen: str) -> Row
         distinct = flag(arguments, "distinct")
     elif before is not None:
         distinct = json.loads(before)["distinct"]
-    spec = {"references": [reference.to_json() for reference in references], "distinct": distinct}
+    spec = {"references": [reference.to_json() for reference in declared], "distinct": distinct}
     if dataset is None:
         session.ledger.families.refer(name, canonical(spec))
     else:
-        extends = before if before is not None and _without_key(name, spec) == json.loads(before) else None
-        session.ledger.declare_link(dataset, canonical(spec), extends)
+        session.ledger.declare_link(dataset, canonical(spec), before if _extends(spec, before) else None)
     return [
         {
             "role": reference.role,
@@ -99,22 +98,37 @@ def rows(session: Session, arguments: Arguments, place: Place, seen: str) -> Row
     ]
 
 
-def _declared(before: str | None, table: Table) -> tuple[Reference, ...]:
-    """What was declared, without a key, or else the FOREIGN KEYs."""
+def declared_in(spec: str | None) -> tuple[Reference, ...]:
+    """What a spec declares; () for None."""
+    return () if spec is None else tuple(map(Reference.from_json, json.loads(spec)["references"]))
+
+
+def _joined(name: Name, asked: Sequence[Reference], before: Sequence[Reference]) -> tuple[Reference, ...]:
+    """References as they were declared before, those of the same columns as now; one of them at most is the table's own key."""
+    now, keyed = {_columns(r): r for r in asked}, any(_of_its_key(name, r) for r in asked)
+    kept = [r for r in before if _columns(r) in now or not (keyed and _of_its_key(name, r))]
+    found = {_columns(r): r for r in kept} | now
+    return with_roles(name, [(r.columns, r.parent, r.key) for r in found.values()])
+
+
+def with_constraints(table: Table, declared: tuple[Reference, ...]) -> tuple[Reference, ...]:
+    """References that are declared, and the FOREIGN KEYs of other columns."""
+    named = set(map(_columns, declared))
+    more = [reference for reference in table.references if _columns(reference) not in named]
+    return with_roles(table.name, [(r.columns, r.parent, r.key) for r in (*declared, *more)]) if more else declared
+
+
+def _extends(spec: Mapping[str, Any], before: str | None) -> bool:
+    """Whether a declaration says what was declared before, and more."""
     if before is None:
-        return table.references
-    return tuple(
-        r for r in map(Reference.from_json, json.loads(before)["references"]) if not _of_its_key(table.name, r)
-    )
-
-
-def _without_key(name: Name, spec: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A declaration without the column that identifies the table's own rows, which says nothing of other tables."""
-    return {**spec, "references": [r for r in spec["references"] if not _of_its_key(name, Reference.from_json(r))]}
+        return False
+    earlier = json.loads(before)
+    same = [{**one, "role": ""} for one in spec["references"]]
+    return spec["distinct"] == earlier["distinct"] and all({**one, "role": ""} in same for one in earlier["references"])
 
 
 def references_of(session: Session, dataset: Dataset, table: Table | None) -> tuple[tuple[Reference, ...], bool | None]:
-    """A dataset's references and whether its pairs are distinct: as declared, otherwise by its constraints; None where neither says.
+    """A dataset's references, declared or by its constraints, and whether its pairs are distinct; None where neither says.
 
     A declared reference of a key to itself is left out: it only says which columns identify the rows.
 
@@ -122,22 +136,29 @@ def references_of(session: Session, dataset: Dataset, table: Table | None) -> tu
         DPError: there are none.
     """
     spec, own = session.ledger.link(dataset), (dataset.catalog, dataset.schema, dataset.name)
+    found = declared_in(spec) if table is None else with_constraints(table, declared_in(spec))
+    references = tuple(r for r in found if not _of_its_key(own, r))
     if spec is not None:
-        found = json.loads(spec)
-        references = tuple(r for r in map(Reference.from_json, found["references"]) if not _of_its_key(own, r))
-        return references, found["distinct"]
-    if table is None or not table.references:
+        return references, json.loads(spec)["distinct"]
+    if table is None or not references:
         raise DPError(
             f"'{dataset.name}' has no FOREIGN KEY, as far as can be seen. Declare what it refers to: "
             f"CALL dp_link({dataset.argument}, {EXAMPLE})"
         )
-    columns = [column for reference in table.references for column in reference.columns]
-    return table.references, table.distinct(columns)
+    return references, table.distinct([column for reference in references for column in reference.columns])
+
+
+def _columns(reference: Reference) -> frozenset[str]:
+    """The columns that a reference takes: no two references of a table have the same."""
+    return frozenset(_folded(reference.columns))
+
+
+def _folded(parts: Sequence[str]) -> tuple[str, ...]:
+    return tuple(part.lower() for part in parts)
 
 
 def _of_its_key(name: Name, reference: Reference) -> bool:
-    own = tuple(part.lower() for part in name)
-    return tuple(part.lower() for part in reference.parent) == own and reference.columns == reference.key
+    return _folded(reference.parent) == _folded(name) and reference.columns == reference.key
 
 
 def declared_key(session: Session, dataset: Dataset) -> tuple[str, ...]:

@@ -30,6 +30,7 @@ from duckdb_dp.sql.ddl import Target
 from duckdb_dp.sql.execute_database import Step
 from duckdb_dp.sql.precision import refuse
 from duckdb_dp.sql.registry import Function, Rows, register
+from duckdb_dp.sql.repeated_references import repeated_references
 from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis.database import (
     Name,
@@ -96,12 +97,10 @@ def plan(
     ordered = parents_first([*tables, *(table for table in public if refers_by_keys(table, tables))])
     copied = {table.name: table for table in public}
     chosen = {table.name: dataset for table, dataset in zip(tables, datasets, strict=True)}
-    steps = [
-        step
-        for table in ordered
-        if table.name in chosen
-        for step in _steps(session, chosen[table.name], table, ordered, copied, target, arguments)
-    ]
+    steps: list[Step] = []
+    for table in ordered:
+        if table.name in chosen:
+            steps += _steps(session, chosen[table.name], table, ordered, copied, target, arguments, steps)
     for step in steps:
         if _dataset_of(session, step.target.table).auto_rows and not step.dataset.auto_rows:
             step.arguments.setdefault("max_rows" if step.kind == "rows" else "max_degree", step.dataset.max_rows)
@@ -121,8 +120,9 @@ def _steps(
     copied: Mapping[Name, Table],
     target: tuple[str, str],
     arguments: Arguments,
+    before: Sequence[Step],
 ) -> Iterator[Step]:
-    """The steps that make one table."""
+    """The steps that make one table, after those of others."""
     by_name = {other.name: other for other in tables}
     numbers = {other.name: drawn_references.numbered(session, other, tables) for other in tables}
     numbered = numbers[table.name]
@@ -143,6 +143,14 @@ def _steps(
             f"'{dataset.name}' refers to '{known[0].parent[2]}' and has the key", table, other or own_key
         )
     held = {column for reference in known for column in reference.columns}
+    repeated = tuple(
+        repeated_references(table, known, {step.target.table.name: step.target.referring for step in before})
+    )
+    read = tuple(column for one in repeated for column in one.repeated.columns)
+    # Later calls find such columns without values of their own, as they find keys.
+    numbers |= {step.target.table.name: (*numbers[step.target.table.name], *step.target.read) for step in before}
+    numbers[table.name] = (*numbered, *read)
+    declared = {name: found for name, found in declared.items() if name not in read}
     undrawn = [r for r in table.references if r not in known and not {*r.columns} & {*declared, *held, *numbered}]
     of_keys = {r: public_domains.of_key(session, table, r, copied[r.parent]) for r in undrawn if r.parent in copied}
     also = [attribute for attribute in of_keys.values() if attribute is not None]
@@ -152,7 +160,9 @@ def _steps(
     numbering = number_columns(table, tables) or own
     # Of references that are not drawn, numbers in their place would join with rows of any parent.
     used = {column for one in tables for r in one.references if r.parent == table.name for column in r.key}
-    numbering = tuple(column for column in numbering if column not in referring - used - set(held))
+    numbering = tuple(
+        column for column in numbering if column not in referring - used - set(held) and column not in read
+    )
     free = [column for column in numbering if column not in held and column not in attributes]
     key = tuple(column for column in free if dp_synthesize.numbered(table.columns[column]))
     itself_by = {column for reference in itself for column in reference.key}
@@ -161,12 +171,13 @@ def _steps(
     )
     plan_of = Target(
         table=table,
-        filled=(*key, *attributes, *held),
+        filled=(*key, *attributes, *held, *read),
         references=tuple(known),
         keyed=keyed,
         parents={**copied, **by_name},
         itself=drawn_references.kept_itself(session, dataset, known),
         siblings=siblings,
+        repeated=repeated,
         referred=frozenset(used),
         nulls=_keeps_undeclared(arguments),
     )

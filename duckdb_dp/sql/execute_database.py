@@ -179,9 +179,7 @@ def _make(session: Session, cursor: duckdb.DuckDBPyConnection, number: int, step
         held = [*step.unique, *step.arguments["attributes"]] if step.kind == "rows" else []
         cursor.execute(f"CREATE TABLE {step.makes} AS {step.target.kept(rows, held, step.unique)}")
     elif step.target.table.view:
-        names = ", ".join(map(quote, step.target.filled))
-        made = step.target.apart(f"SELECT {names} FROM ({rows})", step.target.filled)
-        cursor.execute(f"CREATE TABLE {step.makes} AS {made}")
+        cursor.execute(f"CREATE TABLE {step.makes} AS {step.target.complete(rows, step.target.filled)}")
     elif step.target.itself is not None:
         _make_by_levels(cursor, step, rows)
     else:

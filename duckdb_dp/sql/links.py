@@ -8,7 +8,7 @@ from duckdb_dp.counting.encode import full_name, quote
 from duckdb_dp.domain.domain import Attribute, Clique
 from duckdb_dp.request import Request
 from duckdb_dp.sql.provenance import PublicTable
-from duckdb_dp.sql.synthetic_tables import CodedRows, Column, Key
+from duckdb_dp.sql.synthetic_tables import CodedRows, Column, Key, key_text
 from duckdb_dp.synthesis.database import Reference
 
 LINKED, DEGREE, REPEATED = TAGS = "linked", "degree", "repeats a pair"
@@ -167,7 +167,7 @@ class Link:
 
     def keys(self, place: int, columns: Sequence[str]) -> list[str]:
         """SQL of the columns of a key, on either end of a foreign key, such that they can be compared: text by its bytes."""
-        return [f"encode(TRY_CAST({quote(c)} AS VARCHAR))" if self.as_text[place] else quote(c) for c in columns]
+        return [f"encode({key_text(quote(c))})" if self.as_text[place] else quote(c) for c in columns]
 
 
 def tag(side: Side, most: int | None) -> Attribute:

@@ -15,6 +15,7 @@ from duckdb_dp.domain.types import column_type
 from duckdb_dp.errors import DPError, as_sql, few, identifier, of_file, quoted_name
 from duckdb_dp.sql import catalog, lineage, missing_tables
 from duckdb_dp.sql.arguments import Arguments, Place, candidates, flag, name_parts
+from duckdb_dp.sql.dp_link import declared_in, with_constraints
 from duckdb_dp.sql.session import Session
 from duckdb_dp.sql.unit_paths import Step, Unit, paths
 from duckdb_dp.synthesis.database import Name, Reference, Table
@@ -56,7 +57,10 @@ def members(
         own = catalog.find(known, unit.table)
         assert own is not None
         tables = [own, *(table for table in tables if table.name != own.name)]
-    steps = paths(tables, unit, {table.name: _references(session, table) for table in tables})
+    declared = {table.name: declared_in(session.ledger.families.references(table.name)) for table in tables}
+    steps = paths(
+        tables, unit, {table.name: with_constraints(table, declared[table.name]) for table in tables}, declared
+    )
     bounds = _bounds(arguments.get("max_rows"), tables)
     for table in tables:
         bounds.setdefault(table.name[2].lower(), _unsaid(session, table, unit, steps))
@@ -179,14 +183,6 @@ def _unit(session: Session, arguments: Arguments, place: Place, known: Mapping[N
     for name in names:
         column_type(table.columns[name], f"unit '{name}'")
     return Unit(columns=names, table=table.name)
-
-
-def _references(session: Session, table: Table) -> tuple[Reference, ...]:
-    """The references of a table: as declared, otherwise by its constraints."""
-    spec = session.ledger.families.references(table.name)
-    if spec is None:
-        return table.references
-    return tuple(map(Reference.from_json, json.loads(spec)["references"]))
 
 
 def _bounds(asked: Any, tables: Sequence[Table]) -> dict[str, int | None]:

@@ -44,7 +44,12 @@ class Step:
     owner: tuple[str, ...]
 
 
-def paths(tables: Sequence[Table], unit: Unit, references: Mapping[Name, tuple[Reference, ...]]) -> dict[Name, Step]:
+def paths(
+    tables: Sequence[Table],
+    unit: Unit,
+    references: Mapping[Name, tuple[Reference, ...]],
+    declared: Mapping[Name, tuple[Reference, ...]],
+) -> dict[Name, Step]:
     """The step of each table of a dataset, by its name.
 
     A reference leads towards the unit if its parent names the unit, or gets there without coming back to the table. References of
@@ -53,7 +58,8 @@ def paths(tables: Sequence[Table], unit: Unit, references: Mapping[Name, tuple[R
     Args:
         tables: those that shall be protected together; the unit's own table is one of them, unless it is public.
         unit: what is protected.
-        references: the foreign keys of each, as declared, otherwise by its constraints.
+        references: the foreign keys of each, as declared and by its constraints.
+        declared: those of them that are declared, which go before others that lead to the unit, too.
 
     Raises:
         DPError: a table does not get to the unit, or on two ways, which may be those of two units.
@@ -87,7 +93,8 @@ def paths(tables: Sequence[Table], unit: Unit, references: Mapping[Name, tuple[R
             else:
                 own = frozenset([name])
                 towards = [r for r in given.get(name, ()) if leads(_folded(r.parent), own)]
-                reference = _only(table, towards, given, unit)
+                chosen = [r for r in towards if r.columns in {one.columns for one in declared[table.name]}]
+                reference = _only(table, chosen or towards, given, unit)
                 _check_types(table, listed.get(_folded(reference.parent)), reference)
                 found = Step(reference=reference, owner=owner(table, reference))
             steps[name] = found
@@ -123,7 +130,8 @@ def _only(
         if unit.table is not None and {_folded(r.parent) for r in found[:2]} == {_folded(unit.table)}:
             both = f" If it is of both, leave '{name}' out, and protect it alone by both: unit := [{columns}]"
         raise DPError(
-            f"a row of '{name}' may belong to two of {wanted}: {ways}. If one of them owns it, say which: {_link(table, first)}{both}"
+            f"a row of '{name}' may belong to two of {wanted}: {ways}. If one of them owns it, say which: {_link(table, first)} What else "
+            f"it refers to is declared after dp_protect.{both}"
         )
     others = [r for r in given.get(_folded(table.name), ()) if _folded(r.parent) != _folded(table.name)]
     if others:

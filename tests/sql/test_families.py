@@ -168,7 +168,7 @@ def test_tables_without_constraints(exact: Loaded) -> None:
         counted = exact(f"SELECT {attribute}, count(*) FROM {owned} GROUP BY 1 ORDER BY 1")
         asked = f"SELECT {attribute}, round(count) FROM dp_marginals('{table}', ['{attribute}'], rho := 1) ORDER BY 1"
         assert exact(asked) == counted
-    assert "a declaration stays" in exact.refused("CALL dp_link('trips', \"references\" := {'trip': 'users.id'})")
+    assert "a declaration stays" in exact.refused("CALL dp_link('trips', \"references\" := {'user_id': 'stops.trip'})")
 
 
 def test_owners_stay(hospital: Loaded) -> None:

@@ -248,7 +248,7 @@ def test_what_a_table_refers_to_stays(views: Any) -> None:
     views(first)
     assert len(views(first)) == 2
     for other in (
-        "{'x': 'b.id', 'y': 'a.id'}", "{'x': 'a.id'}", "{'x': 'a.id', 'y': 'b.id'}, \"distinct\" := false",
+        "{'x': 'b.id', 'y': 'a.id'}", "{'x': 'b.id'}", "{'x': 'a.id', 'y': 'b.id'}, \"distinct\" := false",
     ):  # fmt: skip
         line = views.refused(f"CALL dp_link('l', \"references\" := {other})")
         assert "a declaration stays" in line

@@ -54,7 +54,14 @@ class Parent:
 
     def keys(self, table: Table, columns: Sequence[str]) -> list[Expression]:
         """Columns of a key, on either end of a reference, such that they can be compared: text by a digest of its bytes."""
-        return [by_bytes(table[name].cast("string")) if self.as_text else table[name] for name in columns]
+        return [by_bytes(_text(table[name])) if self.as_text else table[name] for name in columns]
+
+
+def _text(column: Expression) -> Expression:
+    """A key as text: that of a whole number is the same in each type of numbers, 7 for 7.0 too."""
+    text = column.cast("string")
+    fractions = column.type().is_floating() or column.type().is_decimal()
+    return text.re_replace("[.]0+$", "") if fractions else text
 
 
 @final

@@ -1,0 +1,60 @@
+"""References that a table repeats of a parent, such as the guest of a review and of its booking: they are read off the parent."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import final
+
+from duckdb_dp.counting.encode import quote
+from duckdb_dp.synthesis.database import Name, Reference, Table
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepeatedReference:
+    """A reference whose columns the table and a parent of it have, under the same names and to the same table.
+
+    Attributes:
+        repeated: it.
+        drawn: the reference to the parent.
+    """
+
+    repeated: Reference
+    drawn: Reference
+
+    def rows(self, rows: str, held: Sequence[str]) -> str:
+        """SELECT of the rows that a SELECT with the columns ``held`` gives, with the columns that its parent has: NULL without one."""
+        pairs = zip(self.drawn.columns, self.drawn.key, strict=True)
+        on = " AND ".join(f"r.{quote(column)} = p.{quote(key)}" for column, key in pairs)
+        ours = ", ".join(f"r.{quote(name)}" for name in held)
+        theirs = ", ".join(f"p.{quote(name)}" for name in self.repeated.columns)
+        return f"SELECT {ours}, {theirs} FROM ({rows}) AS r LEFT JOIN {quote(self.drawn.parent[2])} AS p ON {on}"
+
+    @property
+    def note(self) -> str:
+        """In words."""
+        return f"{', '.join(self.repeated.columns)} as in '{self.drawn.parent[2]}', which has it too"
+
+
+def repeated_references(
+    table: Table, drawn: Sequence[Reference], filled: Mapping[Name, Sequence[Reference]]
+) -> Iterator[RepeatedReference]:
+    """The references of a table that are not drawn and that a parent repeats.
+
+    Args:
+        table: the table, with its references.
+        drawn: those of them that are drawn.
+        filled: of each table that is made before, its references that get values.
+    """
+    held = {column for reference in drawn for column in reference.columns}
+    for reference in table.references:
+        if reference in drawn or held & {*reference.columns} or reference.parent == table.name:
+            continue
+        for one in drawn:
+            if _plain(reference) in map(_plain, filled.get(one.parent, ())):
+                yield RepeatedReference(repeated=reference, drawn=one)
+                break
+
+
+def _plain(reference: Reference) -> tuple[object, ...]:
+    """A reference without its role, by the names that both tables spell alike."""
+    return [name.lower() for name in reference.columns], reference.parent, reference.key

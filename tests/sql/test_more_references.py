@@ -1,0 +1,148 @@
+"""References beside the one that says whose rows are: declared next to constraints, later, of other types, and repeated of a parent."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+import duckdb_dp.testing
+from tests.conftest import Loaded
+
+LINK = "CALL dp_link('{}', \"references\" := {})"
+MAKE = "CALL dp_synthesize_database('main', target := 'syn', mu := 1e4)"
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Iterator[Loaded]:
+    """Users."""
+    connection = duckdb.connect()
+    connection.execute("CREATE TABLE users (id INTEGER PRIMARY KEY, age INTEGER)")
+    connection.execute("INSERT INTO users SELECT i, i % 3 FROM range(100) t(i)")
+    duckdb_dp.testing.load(connection, tmp_path / "test.dp", seed=1)
+    yield Loaded(connection, tmp_path / "test.dp")
+    connection.close()
+
+
+def messages(db: Any, *, constraints: bool) -> None:
+    """Messages of one user to another."""
+    refers = "REFERENCES users (id)" if constraints else ""
+    db(
+        f"CREATE TABLE messages (id INTEGER PRIMARY KEY, sender INTEGER {refers}, reader INTEGER {refers}, kind INTEGER)"
+    )
+    db("INSERT INTO messages SELECT i, i // 3, i * 7 % 100, i % 4 FROM range(300) t(i)")
+
+
+def protect(db: Any, *tables: str) -> None:
+    """Users with these tables, three rows each."""
+    named = ", ".join(f"'{name}'" for name in ("users", *tables))
+    bounds = ", ".join(f"'{name}': 3" for name in tables)
+    db(f"CALL dp_protect([{named}], unit := 'users.id', max_rows := {{{bounds}}}, mu := 1e7, delta := 1e-9)")
+    db("CALL dp_attribute('users', 'age', low := 0, high := 2)")
+
+
+def referring(db: Any, table: str) -> list[str]:
+    """The columns that a table is known to refer by."""
+    return [row[1] for row in db(f"CALL dp_link('{table}')")]
+
+
+@pytest.mark.parametrize("constraints", [True, False])
+def test_the_advice_says_whose_rows_are_and_drops_no_other_reference(db: Any, constraints: bool) -> None:
+    """A row may belong to two users: what is declared goes before constraints, which are known all the same."""
+    messages(db, constraints=constraints)
+    if not constraints:
+        db(LINK.format("messages", "{'sender': 'users.id', 'reader': 'users.id'}"))
+    found = db.refused("CALL dp_protect(['users', 'messages'], unit := 'users.id', mu := 1)")
+    assert "may belong to two of 'users.id': by 'sender' ('users') and by 'reader' ('users')" in found
+    advice = found[found.index("CALL dp_link") :].partition(". What else")[0]
+    assert advice == LINK.format("messages", "{'sender': 'users.id'}")
+    db(advice)
+    protect(db, "messages")
+    if not constraints:
+        assert [row[1] for row in db(LINK.format("messages", "{'reader': 'users.id'}"))] == ["sender", "reader"]
+    db("CALL dp_attribute('messages', 'kind', low := 0, high := 3)")
+    notes = "; ".join(row[-1] or "" for row in db(MAKE))
+    assert "'users' has rows of units that do not own these rows, so reader, which refers to it, is left out" in notes
+    assert db("SELECT count(*) FROM syn.messages SEMI JOIN syn.users ON sender = users.id") == [(300,)]
+
+
+def test_references_that_are_declared_later_change_none(db: Any) -> None:
+    """Others are added; one of the same column is refused, and so is another word on pairs."""
+    messages(db, constraints=False)
+    db(LINK.format("messages", "{'sender': 'users.id'}"))
+    protect(db, "messages")
+    db("CREATE TABLE kinds AS SELECT i AS kind FROM range(4) t(i)")
+    added = db(LINK.format("messages", "{'kind': 'kinds.kind'}"))
+    assert [row[1] for row in added] == ["sender", "kind"]
+    for other in ("{'sender': 'kinds.kind'}", "{'kind': 'users.id'}", "{'reader': 'users.id'}, \"distinct\" := true"):
+        assert "a declaration stays" in db.refused(LINK.format("messages", other))
+    assert db(LINK.format("messages", "{'sender': 'users.id'}")) == added
+
+
+def test_the_last_declaration_counts_until_a_table_is_protected(db: Any) -> None:
+    """It need not name constraints, and what identifies rows is declared alone."""
+    messages(db, constraints=True)
+    db("CREATE TABLE kinds AS SELECT i AS kind FROM range(4) t(i)")
+    db(LINK.format("messages", "{'kind': 'users.id'}"))
+    added = db(LINK.format("messages", "{'kind': 'kinds.kind'}"))
+    assert [(row[1], row[2]) for row in added] == [
+        ("kind", "kinds(kind)"),
+        ("sender", "users(id)"),
+        ("reader", "users(id)"),
+    ]
+    assert len(db(LINK.format("messages", "{'id': 'messages.id'}"))) == 4
+
+
+@pytest.mark.parametrize("constraints", [True, False])
+def test_an_owner_that_is_named_twice_is_one(db: Any, constraints: bool) -> None:
+    """A review names its guest and its booking, which names the guest: in synthetic rows both are the same guest."""
+    guest, booking = ("REFERENCES users (id)", "REFERENCES bookings (id)") if constraints else ("", "")
+    db(f"CREATE TABLE bookings (id INTEGER PRIMARY KEY, guest INTEGER {guest}, nights INTEGER)")
+    db("INSERT INTO bookings SELECT i, i // 2, i % 5 FROM range(200) t(i)")
+    db(
+        f"CREATE TABLE reviews (id INTEGER PRIMARY KEY, booking INTEGER {booking}, guest INTEGER {guest}, stars INTEGER)"
+    )
+    db("INSERT INTO reviews SELECT i, i, i // 2, i % 5 FROM range(150) t(i)")
+    if not constraints:
+        db(LINK.format("bookings", "{'guest': 'users.id'}"))
+    db(LINK.format("reviews", "{'booking': 'bookings.id'}"))
+    protect(db, "bookings", "reviews")
+    if not constraints:
+        db(LINK.format("reviews", "{'guest': 'users.id'}"))
+    db("CALL dp_attribute('bookings', 'nights', low := 0, high := 4)")
+    db(
+        "CALL dp_attribute('reviews', 'stars', low := 0, high := 4); CALL dp_attribute('reviews', 'guest', low := 0, high := 99)"
+    )
+    notes = "; ".join(row[-1] or "" for row in db(MAKE))
+    assert "guest as in 'bookings', which has it too" in notes
+    real = db("SELECT count(*) FROM reviews JOIN bookings ON booking = bookings.id AND reviews.guest = bookings.guest")
+    assert db("SELECT count(*) FROM syn.reviews r JOIN syn.bookings b ON booking = b.id AND r.guest = b.guest") == real
+    assert db("SELECT count(*) FROM syn.reviews SEMI JOIN syn.users ON guest = users.id") == real
+
+
+NUMBERS = ["INTEGER", "BIGINT", "HUGEINT", "DOUBLE", "FLOAT", "DECIMAL(12, 0)", "DECIMAL(12, 2)"]
+
+
+TYPES = [
+    pytest.param(own, key, marks=[] if (own, key) == ("DOUBLE", "BIGINT") else pytest.mark.slow)
+    for own in NUMBERS
+    for key in NUMBERS
+]
+
+
+@pytest.mark.parametrize(("own", "key"), TYPES)
+def test_keys_of_two_types_of_numbers_meet(db: Any, own: str, key: str) -> None:
+    """Such as those of files, in which whole numbers with NULLs became 7.0."""
+    db(f"CREATE TABLE rooms (room {key}, beds INTEGER)")
+    db("INSERT INTO rooms SELECT i, i % 4 FROM range(1200) t(i)")
+    db(f"CREATE TABLE nights (id INTEGER REFERENCES users (id), room {own})")
+    db("INSERT INTO nights SELECT i // 3, i * 4 + i // 3 % 3 FROM range(300) t(i)")
+    protect(db, "nights")
+    db("CALL dp_public('rooms')")
+    db(LINK.format("nights", "{'room': 'rooms.room'}"))
+    db(MAKE)
+    found = "SELECT age, beds, count(*) FROM {0}nights JOIN {0}users USING (id) JOIN {0}rooms USING (room) GROUP BY ALL ORDER BY ALL"
+    real, made = db(found.format("")), db(found.format("syn."))
+    assert sum(row[2] for row in real) == 300
+    assert sum(abs({r[:2]: r[2] for r in made}.get(r[:2], 0) - r[2]) for r in real) <= 30
