@@ -70,7 +70,7 @@ def rows(session: Session, arguments: Arguments, place: Place, seen: str) -> Row
     asked = with_roles(name, pairs)
     if dataset is None and not all(_of_its_key(name, reference) for reference in asked):
         before = None  # until the table is protected, the last declaration counts
-    declared = _joined(name, asked, declared_in(before)) if given else table.references
+    declared = _joined(name, asked, declared_in(before)) if given or before else table.references
     references = with_constraints(table, declared)
     if not references:
         raise DPError(f"'{name[2]}' has no FOREIGN KEY; declare what it refers to: {EXAMPLE}.")
