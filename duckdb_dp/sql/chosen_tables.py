@@ -5,15 +5,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from duckdb_dp.accounting.ledger import Dataset
-from duckdb_dp.counting.encode import full_name, quote
-from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.errors import DPError, as_sql, nearest
 from duckdb_dp.sql import catalog
 from duckdb_dp.sql.arguments import Arguments, Place, name_parts, whole_number
 from duckdb_dp.sql.dp_link import references_of, with_rowid
 from duckdb_dp.sql.row_bounds import MOST_ROWS
 from duckdb_dp.sql.session import Session
-from duckdb_dp.synthesis.database import Name, Reference, Table
+from duckdb_dp.synthesis.database import Name, Table
 
 WEIGHTS = {"rows": 1.0, "links": 2.0, "parents": 1.0}
 """Parts of the budget: for a table's rows, for the links of a link table, for each parent of a table's rows."""
@@ -137,44 +135,6 @@ def table_of(session: Session, known: Mapping[Name, Table], dataset: Dataset) ->
     except DPError:
         references = ()
     return replace(found, columns=with_rowid(session, dataset, found.columns), references=references)
-
-
-def public_parents(session: Session, tables: Sequence[Table]) -> list[Table]:
-    """The tables that others refer to and that were declared public, as they are and without references of their own.
-
-    What others refer to is a key where no two rows agree in it and none is NULL, whether the table says so or not, and where the type
-    of the column that refers to it holds all of them.
-
-    Privacy: reads public rows.
-    """
-    found: dict[Name, Table] = {}
-    for child, reference in ((table, reference) for table in tables for reference in table.references):
-        parent = found.get(reference.parent) or catalog.find(
-            catalog.committed(session, [reference.parent[:2]]), reference.parent
-        )
-        if parent is not None and not parent.view and session.ledger.public.holds(parent.name):
-            keys = tuple(key for key in parent.keys if set(key) != set(reference.key))
-            if _identifies(session, child, reference, parent):
-                keys = parent.keys if len(keys) < len(parent.keys) else (*keys, reference.key)
-            found[parent.name] = replace(parent, references=(), keys=keys)
-    return list(found.values())
-
-
-def _identifies(session: Session, table: Table, reference: Reference, parent: Table) -> bool:
-    """Whether a public table has rows, and each has values of its own in what is referred to, which the referring columns can hold."""
-    names = ", ".join(map(quote, reference.key))
-    held = [
-        f"TRY_CAST({quote(key)} AS {table.columns[column]}) IS NOT NULL"
-        for column, key in zip(reference.columns, reference.key, strict=True)
-    ]
-    select = (
-        f"SELECT bool_and({' AND '.join(held)}) AND count(*) = count(DISTINCT ({names})) FROM {full_name(*parent.name)}"
-    )
-    if parent.name[1] == SCHEMA:  # of another engine, whose rows are not read here
-        return parent.distinct(reference.key)
-    with session.looking() as cursor:
-        row = None if cursor is None else cursor.execute(select).fetchone()
-    return row is not None and bool(row[0])
 
 
 def weights(steps: Sequence[tuple[Dataset, str]], asked: object) -> list[float]:

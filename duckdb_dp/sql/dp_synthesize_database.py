@@ -22,6 +22,7 @@ from duckdb_dp.sql import (
     execute_database,
     link_counts,
     owners,
+    public_copies,
     public_domains,
     sibling_keys,
 )
@@ -79,7 +80,7 @@ def as_text(steps: Sequence[Step]) -> str:
 def plan(
     session: Session, source: tuple[str, str], target: tuple[str, str], arguments: Arguments
 ) -> tuple[list[Step], list[Target]]:
-    """All steps, each with its request, and the public tables that they refer to, which are copied: what can be refused is refused here.
+    """All steps, each with its request, and the public tables that are copied: what can be refused is refused here.
 
     Raises:
         DPError: no protected table, a cycle of foreign keys, a budget that is too small, or a step is refused.
@@ -93,7 +94,7 @@ def plan(
     found = chosen_tables.datasets(session, source, arguments.get("tables"))
     datasets = chosen_tables.bounded(found, arguments.get("max_rows"))
     tables = with_referred_keys([chosen_tables.table_of(session, known, dataset) for dataset in datasets])
-    public = chosen_tables.public_parents(session, tables)
+    public = public_copies.public_parents(session, tables)
     ordered = parents_first([*tables, *(table for table in public if refers_by_keys(table, tables))])
     copied = {table.name: table for table in public}
     chosen = {table.name: dataset for table, dataset in zip(tables, datasets, strict=True)}
@@ -109,7 +110,10 @@ def plan(
     for step, weight in zip(steps, weights, strict=True):
         step.share = weight / math.fsum(weights)
     _price(session, steps, typed, source)
-    return steps, [Target(table=table, filled=tuple(table.columns), references=()) for table in public]
+    copies = public_copies.copies(session, public)
+    if further := [copy.table.name[2] for copy in copies if copy.table.name not in copied]:
+        steps[-1].target.notes.append(f"copied too, as public tables refer to them: {few(map(repr, further))}")
+    return steps, copies
 
 
 def _steps(

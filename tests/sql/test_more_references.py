@@ -146,3 +146,32 @@ def test_keys_of_two_types_of_numbers_meet(db: Any, own: str, key: str) -> None:
     real, made = db(found.format("")), db(found.format("syn."))
     assert sum(row[2] for row in real) == 300
     assert sum(abs({r[:2]: r[2] for r in made}.get(r[:2], 0) - r[2]) for r in real) <= 30
+
+
+def test_public_tables_are_copied_with_those_that_they_refer_to(db: Any) -> None:
+    """Over any number of steps, by constraints and as declared; neither a cycle nor a private table stands in the way."""
+    db("CREATE TABLE lands (land INTEGER PRIMARY KEY); INSERT INTO lands FROM range(3)")
+    db(
+        "CREATE TABLE hosts (host INTEGER PRIMARY KEY, land INTEGER REFERENCES lands (land), above INTEGER REFERENCES hosts (host))"
+    )
+    db("INSERT INTO hosts SELECT i, i % 3, NULL FROM range(9) t(i)")
+    db("CREATE TABLE kinds AS SELECT i AS kind, i AS other FROM range(4) t(i); CREATE TABLE secrets AS FROM kinds")
+    db(
+        "CREATE TABLE rooms (room INTEGER PRIMARY KEY, host INTEGER REFERENCES hosts (host), kind INTEGER, secret INTEGER)"
+    )
+    db("INSERT INTO rooms SELECT i, i % 9, i % 4, i % 4 FROM range(40) t(i)")
+    db("CREATE TABLE nights (id INTEGER REFERENCES users (id), room INTEGER REFERENCES rooms (room))")
+    db("INSERT INTO nights SELECT i // 3, i * 7 % 40 FROM range(300) t(i)")
+    db(LINK.format("rooms", "{'kind': 'kinds.kind', 'secret': 'secrets.kind'}"))
+    db(LINK.format("kinds", "{'other': 'rooms.room'}"))
+    protect(db, "nights")
+    db("CALL dp_public(['lands', 'hosts', 'kinds', 'rooms'])")
+    note = db(MAKE)[-1][-1]
+    assert "'rooms' is public and is copied as it is" in note
+    assert "copied too, as public tables refer to them: 'kinds', 'lands', 'hosts'" in note
+    made = db("SELECT table_name FROM duckdb_tables() WHERE schema_name = 'syn' ORDER BY ALL")
+    assert [name for (name,) in made] == ["hosts", "kinds", "lands", "nights", "rooms", "users"]
+    kept = db("SELECT table_name, unnest(constraint_column_names) FROM duckdb_constraints() WHERE schema_name = 'syn' AND constraint_type = 'FOREIGN KEY' ORDER BY ALL")  # fmt: skip
+    assert kept == [("hosts", "land"), ("nights", "id"), ("nights", "room"), ("rooms", "host")]
+    for table in ("hosts", "kinds", "lands", "rooms"):
+        assert db(f"FROM syn.{table} ORDER BY ALL") == db(f"FROM {table} ORDER BY ALL")
