@@ -172,8 +172,9 @@ def _make(session: Session, cursor: duckdb.DuckDBPyConnection, number: int, step
     start = time.perf_counter()
     place = (step.dataset.catalog, step.dataset.schema)
     arguments = {**step.arguments, "dataset": full_name(*place, step.dataset.name)}
+    empty = None if step.kind == "rows" else _nothing_to_link(cursor, step)
     with session.seeing_with(cursor):
-        rows = bound((dp_synthesize if step.kind == "rows" else dp_links).plan(session, arguments, place))
+        rows = empty or bound((dp_synthesize if step.kind == "rows" else dp_links).plan(session, arguments, place))
     if not step.last:
         # What a constraint forbids goes before parents are chosen, so that nothing refers to it.
         held = [*step.unique, *step.arguments["attributes"]] if step.kind == "rows" else []
@@ -187,7 +188,13 @@ def _make(session: Session, cursor: duckdb.DuckDBPyConnection, number: int, step
         cursor.execute(step.target.insert(rows, step.unique))
     _know(session, cursor, step.target, step.makes)
     found = row(number, step) | {"rows": _count(cursor, step.makes)}
-    if step.request is not None:
+    if empty is not None:
+        found |= {
+            "cost": 0.0,
+            "epsilon": None,
+            "note": "; ".join(["not charged, as there are no rows to link", *step.target.notes]),
+        }
+    elif step.request is not None:
         cut = at_bound(session, step.request) if step.kind != "rows" else None
         found["note"] = "; ".join(filter(None, [found["note"], cut, pairs_note(session, step.request)])) or None
     if step.kind != "links":
@@ -202,6 +209,20 @@ def _make(session: Session, cursor: duckdb.DuckDBPyConnection, number: int, step
     if step.kind == "parents":
         cursor.execute(f"DROP TABLE {before}")
     return found | {"seconds": round(time.perf_counter() - start, 3)}
+
+
+def _nothing_to_link(cursor: duckdb.DuckDBPyConnection, step: Step) -> str | None:
+    """SELECT of what is left of rows that get parents, or of links, where a synthetic table has no rows; None where all have some."""
+    if all(_count(cursor, table) for table in step.arguments["synthetic"].values()):
+        return None
+    types = step.target.table.columns
+    if step.kind == "links":
+        names = [name for name in step.target.filled if name not in step.target.read]
+        return f"SELECT {', '.join(f'NULL::{types[name]} AS {quote(name)}' for name in names)} WHERE false"
+    role = next(role for role in step.arguments["synthetic"] if role != step.dataset.name)
+    columns = next(reference.columns for reference in step.target.references if reference.role == role)
+    nulls = ", ".join(f"NULL::{types[name]} AS {quote(name)}" for name in columns)
+    return f"SELECT *, {nulls} FROM {step.arguments['synthetic'][step.dataset.name]}"
 
 
 def _drawn(session: Session, cursor: duckdb.DuckDBPyConnection, arguments: Mapping[str, Any], place: Place) -> str:

@@ -175,3 +175,34 @@ def test_public_tables_are_copied_with_those_that_they_refer_to(db: Any) -> None
     assert kept == [("hosts", "land"), ("nights", "id"), ("nights", "room"), ("rooms", "host")]
     for table in ("hosts", "kinds", "lands", "rooms"):
         assert db(f"FROM syn.{table} ORDER BY ALL") == db(f"FROM {table} ORDER BY ALL")
+
+
+FORBIDDEN = {"nobody": (["kind > 5"], 0), "parents": (["age > 5"], 300), "both": (["kind > 5", "age > 5"], 0)}
+
+
+@pytest.mark.parametrize("links", [False, True])
+@pytest.mark.parametrize(("checks", "left"), FORBIDDEN.values(), ids=FORBIDDEN)
+def test_tables_whose_rows_a_constraint_forbids_are_made_empty(
+    db: Any, checks: list[str], left: int, links: bool
+) -> None:
+    """Their links are not asked for, so they cost nothing, and rows have no parents then."""
+    age = "CHECK (age > 5 OR age < 0)" if "age > 5" in checks else ""
+    kind = "CHECK (kind > 5)" if "kind > 5" in checks else ""
+    db(f"CREATE TABLE people (id INTEGER PRIMARY KEY, age INTEGER {age})")
+    db(f"INSERT INTO people SELECT i, {7 if age else 2} FROM range(100) t(i)")
+    db("CREATE TABLE rooms (room INTEGER PRIMARY KEY); INSERT INTO rooms FROM range(9); CALL dp_public('rooms')")
+    room, key = ("room INTEGER REFERENCES rooms (room),", "") if links else ("", "n INTEGER PRIMARY KEY,")
+    db(f"CREATE TABLE stays ({key} id INTEGER REFERENCES people (id), {room} kind INTEGER {kind})")
+    names, values = ("id, room", "i // 3, i % 9") if links else ("n, id", "i, i // 3")
+    db(f"INSERT INTO stays ({names}, kind) SELECT {values}, {7 if kind else 1} FROM range(300) t(i)")
+    db("CALL dp_protect(['people', 'stays'], unit := 'people.id', max_rows := {'stays': 3}, mu := 1e7, delta := 1e-9)")
+    db(
+        "CALL dp_attribute('people', 'age', low := 0, high := 2); CALL dp_attribute('stays', 'kind', low := 0, high := 3)"
+    )
+    made, charges = db(MAKE), db.charges()
+    gone = (0,) if age else (100,)
+    assert db("SELECT count(*) FROM syn.people") == [gone]
+    assert db("SELECT count(*) FROM syn.stays") == [(0 if links else left if kind or age else 300,)]
+    asked = [row for row in made if "not charged, as there are no rows to link" not in (row[-1] or "")]
+    assert charges == len(asked) == len(made) - (bool(age) or (bool(kind) and not links))
+    assert [row[5] for row in made if row not in asked] == [0.0] * (len(made) - len(asked))
