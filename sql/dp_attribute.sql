@@ -9,7 +9,8 @@
 --                       low to high. The step of dates and times is an INTERVAL; 'auto' makes few cells. For a DOUBLE column that
 --                       holds whole numbers, declare "values" := range(0, 101): step := 1 is refused there, because it could also mean bins
 -- (none of them)        ENUM and BOOLEAN columns list their own values; but if pandas, or a SELECT, made an ENUM from the data, its
---                       labels are private: list the possible values
+--                       labels are private: list the possible values. A column that refers to a public table has its keys as values,
+--                       up to 1,000, as they are now
 -- other                 true: one more cell for all other values, called 'other', or '(other)' where 'other' is one of the
 --                       values; without it, rows with such values are left out of the answers
 -- nulls                 true: NULL is a cell of its own; without it, NULL is treated like any other value outside the domain

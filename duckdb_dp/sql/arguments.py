@@ -59,6 +59,12 @@ class UnknownDataset(DPError):  # noqa: N818  what it says of a name
         )
 
 
+def column_parts(text: str) -> tuple[str, str] | None:
+    """(table, column) of 'table.column', of which quotes may be around names with a dot; the table is '' where none is named."""
+    found = re.fullmatch(r'(?s)(?:(.*)\.)?("(?:[^"]|"")+"|[^."]+)', text)
+    return None if found is None else (found[1] or "", found[2].strip('"').replace('""', '"'))
+
+
 def name_parts(name: object) -> tuple[str, ...]:
     """'table', 'schema.table' or 'catalog.schema.table', with SQL quoting, as parts.
 

@@ -107,22 +107,26 @@ class Target:
         referred = dict.fromkeys(r.parent for r in table.references if r.parent in copied)
         self.notes += [f"'{parent[2]}' is public and is copied as it is" for parent in referred]
 
-    def note_nulls(self, own: Collection[str]) -> None:
+    def note_nulls(self, own: Collection[str], listed: Collection[str]) -> None:
         """Note that links whose reference is NULL are left out, and what would keep those to a public table.
 
         Args:
             own: columns that name the unit; nobody owns a row in which they are NULL.
+            listed: columns whose values a public table lists.
         """
         for reference in self.references:
             free = [name for name in reference.columns if name not in self.table.required and name not in own]
             if free:
-                self.notes.append(f"rows whose {' or '.join(free)} is NULL are left out{self._kept_with_nulls(free)}")
+                self.notes.append(
+                    f"rows whose {' or '.join(free)} is NULL are left out{self._kept_with_nulls(free, listed)}"
+                )
 
-    def _kept_with_nulls(self, columns: Sequence[str]) -> str:
+    def _kept_with_nulls(self, columns: Sequence[str], listed: Collection[str]) -> str:
         dtype = types.find(self.table.columns[columns[0]])
         if len(columns) > 1 or dtype is None:
             return ""
-        call = declarations.call(quoted_name(self.table.name[2]), columns[0], f"{dtype.declared_by}, nulls := true")
+        domain = "" if columns[0] in listed else f"{dtype.declared_by}, "
+        call = declarations.call(quoted_name(self.table.name[2]), columns[0], f"{domain}nulls := true")
         return f" (to draw {columns[0]} as any column, with NULL: {call})"
 
     def _unknown(self, reference: Reference, copied: Mapping[Name, Table]) -> str:

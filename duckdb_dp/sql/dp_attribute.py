@@ -6,7 +6,7 @@ from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.domain import types
 from duckdb_dp.domain.domain import canonical, declare
 from duckdb_dp.errors import DPError, as_sql, few
-from duckdb_dp.sql import bulk
+from duckdb_dp.sql import bulk, public_domains
 from duckdb_dp.sql.arguments import Arguments, Place, find_dataset, flag
 from duckdb_dp.sql.catalog import context, described, find_column, seen_columns
 from duckdb_dp.sql.registry import Function, Rows, register
@@ -33,9 +33,11 @@ def rows(session: Session, arguments: Arguments, place: Place, seen: str) -> Row
         if arguments.get(word) is not None and not isinstance(arguments[word], list):
             raise DPError(f"{word} is {as_sql(arguments[word])}; write a list, e.g. {word} := [1, 2, 3].")
     given = {name: arguments.get(name) for name in WORDS}
+    dtype = types.column_type(column["type"], f"attribute '{column['column']}'")
     if given["step"] == bulk.AUTO:
-        dtype = types.column_type(column["type"], f"attribute '{column['column']}'")
         given["step"] = bulk.step(dtype, given["low"], given["high"])
+    if dtype.members is None and all(value is None for value in given.values()):
+        given["values"] = list(public_domains.keys(session, dataset, column["column"])) or None
     found = declare(
         name=column["column"],
         type=column["type"],

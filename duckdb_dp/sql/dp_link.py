@@ -10,7 +10,16 @@ from duckdb_dp.domain.domain import canonical
 from duckdb_dp.domain.types import column_type
 from duckdb_dp.errors import DPError, as_sql, nearest, quoted, quoted_name
 from duckdb_dp.sql import catalog
-from duckdb_dp.sql.arguments import Arguments, Place, UnknownDataset, candidates, find_dataset, flag, name_parts
+from duckdb_dp.sql.arguments import (
+    Arguments,
+    Place,
+    UnknownDataset,
+    candidates,
+    column_parts,
+    find_dataset,
+    flag,
+    name_parts,
+)
 from duckdb_dp.sql.registry import Function, Rows, register
 from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis.database import Name, Reference, Table, with_roles
@@ -230,11 +239,11 @@ def _pair(asked: object, columns: object, targets: object) -> tuple[tuple[str, .
             f"references is {as_sql(asked)}; write {EXAMPLE}, or [{{'columns': ['a', 'b'], 'references': ['t.a', 't.b']}}] for a "
             "key of several columns."
         )
-    split = [target.rpartition(".") for target in lists[1]]
-    parents = {parent for parent, _, _ in split}
-    if len(parents) != 1 or "" in parents:
+    split = [found for target in lists[1] if (found := column_parts(target)) is not None]
+    parents = {parent for parent, _ in split}
+    if len(parents) != 1 or "" in parents or len(split) < len(lists[1]):
         raise DPError(f"{as_sql(targets)} does not name columns of one table; write 'table.column'.")
-    return tuple(lists[0]), parents.pop(), tuple(column.strip('"') for _, _, column in split)
+    return tuple(lists[0]), parents.pop(), tuple(column for _, column in split)
 
 
 def _resolved(

@@ -194,7 +194,10 @@ def _steps(
     whole_name = full_name(*target, dataset.name)
     fresh = {"fresh": True} if flag(arguments, "fresh") else {}
     if linking:
-        plan_of.note_nulls([column for columns in units(dataset.unit) for column in columns])
+        listed = [
+            c for r in known for c in r.columns if r.parent in copied and public_domains.keys(session, dataset, c)
+        ]
+        plan_of.note_nulls([column for columns in units(dataset.unit) for column in columns], listed)
         synthetic = {reference.role: full_name(*target, reference.parent[2]) for reference in known}
         more = {
             "synthetic": synthetic,

@@ -1,7 +1,6 @@
 """CALL dp_protect of several tables: which they are, what their unit is, and how each row's owner is found."""
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ from duckdb_dp.domain.domain import canonical
 from duckdb_dp.domain.types import column_type
 from duckdb_dp.errors import DPError, as_sql, few, identifier, of_file, quoted_name
 from duckdb_dp.sql import catalog, lineage, missing_tables
-from duckdb_dp.sql.arguments import Arguments, Place, candidates, flag, name_parts
+from duckdb_dp.sql.arguments import Arguments, Place, candidates, column_parts, flag, name_parts
 from duckdb_dp.sql.dp_link import declared_in, with_constraints
 from duckdb_dp.sql.session import Session
 from duckdb_dp.sql.unit_paths import Step, Unit, paths
@@ -162,11 +161,10 @@ def _unit_parts(arguments: Arguments) -> tuple[str, tuple[str, ...]]:
         )
     if not isinstance(given, list) or not given or not all(isinstance(one, str) and one.strip() for one in given):
         raise DPError(f"several tables need a unit, and unit is {as_sql(asked)}; write {EXAMPLE}")
-    split = [re.fullmatch(r'(?s)(?:(.*)\.)?("(?:[^"]|"")+"|[^."]+)', one) for one in given]
-    if None in split or len({match[1] or "" for match in split if match}) != 1:
+    split = [found for one in given if (found := column_parts(one)) is not None]
+    if len(split) < len(given) or len({table for table, _ in split}) != 1:
         raise DPError(f"unit is {as_sql(asked)}; write 'table.column', or of one table [['table.a', 'table.b']].")
-    columns = tuple(match[2].strip('"').replace('""', '"') for match in split if match)
-    return next(match[1] or "" for match in split if match), columns
+    return split[0][0], tuple(column for _, column in split)
 
 
 def _unit(session: Session, arguments: Arguments, place: Place, known: Mapping[Name, Table], tables: Sequence[Table]) -> Unit:  # fmt: skip

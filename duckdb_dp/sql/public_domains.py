@@ -1,17 +1,21 @@
 """Attributes of a public table, which nobody has to declare: its rows say which values there are."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from decimal import Decimal
 from typing import Any
 
 import duckdb
 
+from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.counting.encode import full_name, quote
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain import types
 from duckdb_dp.domain.domain import Attribute, declare
+from duckdb_dp.domain.types import Scalar
 from duckdb_dp.domain.types.numbers import Whole
 from duckdb_dp.errors import DPError
+from duckdb_dp.sql import catalog
+from duckdb_dp.sql.dp_link import declared_in, with_constraints
 from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis.database import Reference, Table
 
@@ -70,6 +74,21 @@ def of_key(session: Session, table: Table, reference: Reference, parent: Table) 
         except (DPError, ValueError, duckdb.Error):
             return None  # keys of another type than the column's, say
         return made if again == (0,) and len(made.points) == len(values) else None
+
+
+def keys(session: Session, dataset: Dataset, column: str) -> Sequence[Scalar]:
+    """The keys that a column may have which refers to a public table; () where it does not, or there are too many.
+
+    Privacy: reads public rows.
+    """
+    table = catalog.of(session, dataset)
+    references = () if table is None else with_constraints(table, declared_in(session.ledger.link(dataset)))
+    for reference in references:
+        parent = catalog.find(catalog.committed(session, [reference.parent[:2]]), reference.parent)
+        if reference.columns == (column,) and table and parent and session.ledger.public.holds(parent.name):
+            found = of_key(session, table, reference, parent)
+            return () if found is None else found.dtype.canonicals(sorted(found.points, key=found.dtype.order))
+    return ()
 
 
 def _found(session: Session, table: Table, columns: dict[str, str]) -> Iterator[Attribute]:

@@ -206,3 +206,39 @@ def test_tables_whose_rows_a_constraint_forbids_are_made_empty(
     asked = [row for row in made if "not charged, as there are no rows to link" not in (row[-1] or "")]
     assert charges == len(asked) == len(made) - (bool(age) or (bool(kind) and not links))
     assert [row[5] for row in made if row not in asked] == [0.0] * (len(made) - len(asked))
+
+
+KEYED = {
+    "INTEGER": ["0", "2", "10"],
+    "VARCHAR": ["'a'", "'b.c'", "'it''s'"],
+    "DATE": [f"DATE '2020-0{i}-01'" for i in (1, 2, 3)],
+}
+
+
+@pytest.mark.parametrize("type_", KEYED)
+def test_a_column_that_refers_to_a_public_table_has_its_keys_as_values(db: Any, type_: str) -> None:
+    """Declared with NULL, as the plan advises, rows without a reference are kept."""
+    db(f'CREATE TABLE kinds ("a.kind" {type_} PRIMARY KEY)')
+    db(f"INSERT INTO kinds VALUES {', '.join(f'({value})' for value in reversed(KEYED[type_]))}")
+    db(f'CREATE TABLE stays (id INTEGER REFERENCES users (id), "my.kind" {type_})')
+    db("INSERT INTO stays SELECT i // 3, NULL FROM range(90) t(i)")
+    for i, value in enumerate(KEYED[type_]):
+        db(f"INSERT INTO stays SELECT {30 + 20 * i} + i // 3, {value} FROM range(60) t(i)")
+    assert db(LINK.format("stays", "{'my.kind': 'kinds.\"a.kind\"'}"))[0][1] == "my.kind"
+    protect(db, "stays")
+    refused = db.refused("CALL dp_attribute('stays', 'my.kind', nulls := true)")
+    assert "give" in refused or "list" in refused
+    db("CALL dp_public('kinds')")
+    note = db(MAKE[:-1] + ", plan := true)")[-1][-1]
+    advice = "CALL dp_attribute('stays', 'my.kind', nulls := true)"
+    assert advice in note
+    assert db(advice) == [("my.kind", type_, 4)]
+    assert [row[2] for row in db("FROM dp_domain('stays')")][:3] == [label(value) for value in KEYED[type_]]
+    db(MAKE)
+    counts = 'SELECT "my.kind" IS NULL, count(*) FROM {}stays GROUP BY ALL ORDER BY ALL'
+    assert db(counts.format("syn.")) == db(counts.format("")) == [(False, 180), (True, 90)]
+
+
+def label(value: str) -> str:
+    """A literal as text."""
+    return value.removeprefix("DATE ").strip("'").replace("''", "'")
