@@ -189,7 +189,12 @@ def _steps(
     plan_of.note_numbers(numbered)
     possible = chosen_parents.drawn(session, dataset, table.references)
     plan_of.note_references(
-        copied, [r for r in table.references if owned_by_join and r not in possible and of_keys.get(r) is None]
+        copied,
+        [
+            r
+            for r in table.references
+            if owned_by_join and r not in (*possible, *plan_of.referring) and of_keys.get(r) is None
+        ],
     )
     whole_name = full_name(*target, dataset.name)
     fresh = {"fresh": True} if flag(arguments, "fresh") else {}

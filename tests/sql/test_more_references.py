@@ -116,6 +116,7 @@ def test_an_owner_that_is_named_twice_is_one(db: Any, constraints: bool) -> None
     )
     notes = "; ".join(row[-1] or "" for row in db(MAKE))
     assert "guest as in 'bookings', which has it too" in notes
+    assert "get no guest" not in notes
     real = db("SELECT count(*) FROM reviews JOIN bookings ON booking = bookings.id AND reviews.guest = bookings.guest")
     assert db("SELECT count(*) FROM syn.reviews r JOIN syn.bookings b ON booking = b.id AND r.guest = b.guest") == real
     assert db("SELECT count(*) FROM syn.reviews SEMI JOIN syn.users ON guest = users.id") == real
