@@ -165,7 +165,7 @@ def _is_cut(part: GroupedSums, one: Sum) -> bool:
     """Whether values beyond the bounds of a sum may be among those that are added: not where its conditions leave them out."""
     from sqlglot import parse_one  # for import time
 
-    from duckdb_dp.domain.row_expressions import bounds
+    from duckdb_dp.domain.expression_bounds import bounds
 
     value, *conditions = (parse_one(text, dialect="duckdb") for text in (one.value, part.where, one.where) if text)
     try:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp, parse_one
 
 from duckdb_dp.domain.domain import Attribute
-from duckdb_dp.domain.row_expressions import Unbounded, bounds
+from duckdb_dp.domain.expression_bounds import Unbounded, bounds
 from duckdb_dp.errors import DPError, brief, meant
 from duckdb_dp.grouped_sums import Sum, candidates
 from duckdb_dp.outputs import Output

@@ -16,7 +16,8 @@ from duckdb_dp.accounting.records import units
 from duckdb_dp.counting.encode import array, full_name, quote
 from duckdb_dp.domain import types
 from duckdb_dp.domain.domain import Attribute, declare
-from duckdb_dp.domain.row_expressions import checked, conjuncts
+from duckdb_dp.domain.expression_bounds import conjuncts
+from duckdb_dp.domain.row_expressions import checked
 from duckdb_dp.domain.types import Scalar, Truth
 from duckdb_dp.errors import DPError, identifier
 from duckdb_dp.grouped_sums import Source

@@ -10,7 +10,8 @@ from typing import NoReturn
 from sqlglot import exp, parse_one
 
 from duckdb_dp.domain.domain import Attribute, UnknownAttribute
-from duckdb_dp.domain.row_expressions import NAMED, checked, conjuncts
+from duckdb_dp.domain.expression_bounds import conjuncts
+from duckdb_dp.domain.row_expressions import NAMED, checked
 from duckdb_dp.errors import DPError, as_written, brief, identifier, meant
 from duckdb_dp.grouped_sums import GroupedSums, Sum
 from duckdb_dp.outputs import Output, Piece

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from sqlglot import exp
 
-from duckdb_dp.domain.row_expressions import conjuncts
+from duckdb_dp.domain.expression_bounds import conjuncts
 from duckdb_dp.outputs import Piece
 from duckdb_dp.sql.clamped_sums import has_aggregates
 

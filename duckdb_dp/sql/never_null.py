@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from sqlglot import exp
 
 from duckdb_dp.counting.encode import quote
-from duckdb_dp.domain.row_expressions import conjuncts, limits
+from duckdb_dp.domain.expression_bounds import conjuncts, limits
 from duckdb_dp.sql.exact_types import exact
 
 

@@ -8,8 +8,8 @@ from sqlglot import exp
 
 from duckdb_dp.domain import types
 from duckdb_dp.domain.domain import Attribute
+from duckdb_dp.domain.expression_bounds import bounds, limits
 from duckdb_dp.domain.public_cells import between, in_order, on_line
-from duckdb_dp.domain.row_expressions import bounds, limits
 from duckdb_dp.domain.types import ColumnType, Moment, Scalar, Whole
 from duckdb_dp.errors import DPError, brief
 from duckdb_dp.grouped_sums import Sum

@@ -67,6 +67,7 @@ PARSERS = {
         "size",
         "undeclared_rows",
         "not_parsed",
+        "expression_bounds",
         "row_expressions",
         "try_catches",
         "distinct_units",

@@ -7,7 +7,8 @@ import pytest
 from sqlglot import exp, parse_one
 
 from duckdb_dp.domain.domain import declare
-from duckdb_dp.domain.row_expressions import bounds, checked, limits
+from duckdb_dp.domain.expression_bounds import bounds, limits
+from duckdb_dp.domain.row_expressions import checked
 from duckdb_dp.errors import DPError
 
 DECLARED = {
@@ -15,6 +16,9 @@ DECLARED = {
     "x": declare(name="x", type="DOUBLE", bins=[-1.5, 0, 2.25]),
     "d": declare(name="d", type="DECIMAL(6,2)", values=[-0.25, 1.5, 7.75]),
     "b": declare(name="b", type="BOOLEAN"),
+    "t": declare(name="t", type="DATE", low="2024-02-27", high="2024-03-02"),
+    "u": declare(name="u", type="DATE", bins=["2023-12-31", "2024-03-01", "2025-01-01"]),
+    "v": declare(name="v", type="TIMESTAMP", bins=["2024-01-01", "2024-06-01"]),
 }
 COLUMNS = {name: name for name in (*DECLARED, "free", "s")}
 VALUES = {
@@ -22,6 +26,9 @@ VALUES = {
     "x": [-1.5, -0.3, 0.0, 1.0, 2.25, None],
     "d": [-0.25, 1.5, 7.75, None],
     "b": [True, False, None],
+    "t": ["2024-02-27", "2024-02-29", "2024-03-02", None],
+    "u": ["2023-12-31", "2024-03-01", "2025-01-01", None],
+    "v": ["2024-01-01", "2024-03-01 23:59:59.999999", "2024-06-01", None],
 }
 EXPRESSIONS = [
     "n", "-n", "n + x", "n - x", "n * x", "x * x", "n * d - x", "abs(n)", "abs(x - 5)", "round(x)", "round(d, 1)", "round(d, -1)",
@@ -29,6 +36,8 @@ EXPRESSIONS = [
     "coalesce(n, 9)", "nullif(n, 2)", "least(n, x)", "greatest(n, 1)", "least(greatest(d, 0), 5)", "least(n, -x)",
     "CASE WHEN b THEN n WHEN x > 0 THEN d END", "CASE WHEN b THEN n ELSE 20 END", "if(b, x, -d)", "sqrt(d + 1)", "b", "n > 2", "NOT b",
     "n IN (1, 2)", "n BETWEEN 1 AND 2", "x IS NULL", "(n + 1) * (x - 2) / 4 + abs(d)", "-(-n)", "1 - n * n", "n + 1e15",
+    "t - u", "u - t", "t - DATE '2024-03-01'", "DATE '2030-01-01' - u", "CAST(v AS DATE) - t", "(t - u) * n", "abs(u - t) / 7", "t - u + n",
+    "CASE WHEN b THEN t - u ELSE 0 END", "year(u)", "CAST('2024-01-01' AS DATE) - CAST(v AS DATE)",
 ]  # fmt: skip
 
 
@@ -46,6 +55,17 @@ def test_the_value_lies_between_the_bounds(text: str) -> None:
         values = [value for (value,) in con.execute(asked, columns).fetchall() if value is not None]
     assert found[0] <= min(values)
     assert max(values) <= found[1]
+
+
+@pytest.mark.parametrize(
+    "text", ["t", "t + 3 - u", "t - free", "u - 3", "CAST(free AS DATE) - t", "v - CAST(t AS TIMESTAMP)", "b - t"]
+)
+def test_dates_have_bounds_only_as_differences_of_declared_ones(text: str) -> None:
+    node = checked(parse_one(text, dialect="duckdb"), COLUMNS)
+    try:
+        assert bounds(node, DECLARED) is None
+    except DPError as error:
+        assert "only numbers have a sum" in str(error) or "has no declared bounds" in str(error)
 
 
 @pytest.mark.parametrize(
