@@ -39,9 +39,9 @@ FRACTION, WHOLE = 40, 62
 """Binary digits of a DOUBLE after and before the point that are added up where sums are bounded by norm."""
 
 
-CLOSE, SMALL = 16, 32
+CLOSE, SMALL, TINY = 16, 24, -20
 """Octaves below the largest distance from a centre, and from 0: seldom are all values of a table so near to the middle of their bounds,
-or so small beside them."""
+or so small beside them. And the octave of DOUBLEs without bounds below which all of them seldom are: a millionth."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,26 +148,36 @@ class Sum:
         """The smallest and the largest bound on its norm among which one is chosen, as powers of 2: the range of its type.
 
         Each candidate below those that suit takes a part of the choice away. So of numbers with bounds none is below what a row can
-        add: half a unit of a whole or decimal type, as the centre may lie between two; of doubles 2^-CLOSE of the largest distance
-        from a centre, or 2^-SMALL of the largest value.
+        add: the bound that is nearer to the centre where that lies outside; half a unit of a whole or decimal type, as the centre may
+        lie between two; of doubles 2^-CLOSE of the largest distance from a centre, or 2^-SMALL of the largest value.
         """
         if self.counts:
             return 0, FRACTION
         digits = int(self.norm.partition(",")[2].rstrip(")") or 0)
         smallest = -math.ceil(digits * math.log2(10))
         if self.bounded:
-            middle, lowest = math.frexp(self.largest)[1], self.former_lowest
+            middle, lowest, near = math.frexp(self.largest)[1], self.former_lowest, self._nearest
+            if near:  # the rows of an owner add up, as all lie on one side
+                lowest = max(lowest, math.frexp(near)[1] - 1)
             if self.norm != "DOUBLE":
                 lowest = max(lowest, (smallest - 1) * (2 if self.square else 1))
             else:
                 lowest = max(lowest, middle - (CLOSE if self.centre else SMALL) * (2 if self.square else 1))
             return min(lowest, middle), middle + FRACTION
-        return (-FRACTION, WHOLE + FRACTION // 2) if self.norm == "DOUBLE" else (smallest, 2 * FRACTION)
+        return (TINY, WHOLE + FRACTION // 2) if self.norm == "DOUBLE" else (smallest, 2 * FRACTION)
 
     @property
     def former_lowest(self) -> int:
         """The smallest bound, as a power of 2, in releases that do not store which one theirs was."""
-        return math.frexp(self.largest)[1] - FRACTION if self.bounded and not self.counts else self.octaves[0]
+        if self.counts or (not self.bounded and self.norm != "DOUBLE"):
+            return self.octaves[0]
+        return math.frexp(self.largest)[1] - FRACTION if self.bounded else -FRACTION
+
+    @property
+    def _nearest(self) -> float:
+        """The least that one row adds, in absolute value; 0 where its value may be the centre."""
+        distance = max(self.low - self.centre, self.centre - self.high, 0.0)
+        return distance**2 if self.square else distance
 
     @property
     def numeric(self) -> bool:

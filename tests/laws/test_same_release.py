@@ -135,7 +135,8 @@ def needed(name: str) -> list[str]:
     """The requests whose tables or releases this one reads, and itself at the end."""
     earlier = list(REQUESTS)[: list(REQUESTS).index(name)]
     call = REQUESTS[name].split("release :=")[0]
-    return [other for other in earlier if f"'{other}'" in call] + [name]
+    counted = call.split(", postprocess :=")[0] + ")"  # of which a reading is free
+    return [other for other in earlier if f"'{other}'" in call or REQUESTS[other] == counted] + [name]
 
 
 def plain(value: Any) -> Any:

@@ -96,9 +96,14 @@ VALUED = [
     ("DECIMAL(8,2)", 0.0, 700.0, 350.0, 0.01),
     ("DECIMAL(8,2)", 0.0, 700.05, 350.025, 0.005),
     ("DECIMAL(38,10)", 0.0, 1e9, 0.0, 1e-10),
-    ("DOUBLE", 0.0, 1e6, 0.0, 1e-3),
-    ("DOUBLE", -1.0, 1.0, 0.0, 1e-9),
+    ("DOUBLE", 0.0, 1e6, 0.0, 0.1),
+    ("DOUBLE", -1.0, 1.0, 0.0, 2e-7),
     ("DOUBLE", 0.0, 100.0, 50.0, 1e-2),
+    ("DOUBLE", 10.0, 40.0, 0.0, 10.0),  # each row adds 10 or more
+    ("DOUBLE", -1e9, -1e8, 0.0, 1e8),
+    ("DOUBLE", 8.0, 9.0, 2.0, 6.0),
+    ("INTEGER", 18.0, 99.0, 0.0, 18.0),
+    ("DECIMAL(8,2)", 0.05, 700.0, 0.0, 0.05),
 ]
 
 
@@ -113,9 +118,17 @@ def test_the_smallest_bounds_reach_what_one_row_can_add(
     added = least**2 if square else least
     assert 2.0**smallest <= max(added, 2.0**one.former_lowest)
     assert 2.0**largest >= one.largest * 2.0**30
-    if norm != "DOUBLE":
+    if norm != "DOUBLE" or low > centre or high < centre:
         assert 2.0**smallest >= min(added / 8, one.largest / 4)
     assert smallest >= one.former_lowest
+
+
+def test_doubles_without_bounds_are_seldom_all_below_a_millionth() -> None:
+    """Releases from before went on to 2^-40."""
+    one = Sum(value="x", norm="DOUBLE", low=0.0, high=0.0)
+    assert not one.bounded
+    assert one.octaves[0] == -20
+    assert one.former_lowest == -40
 
 
 def plan_of_one_sum() -> tuple[DirectPlan, Sum]:
