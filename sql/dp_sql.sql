@@ -16,8 +16,8 @@
 --                       others a condition says them, avg(price) ... WHERE price BETWEEN 0 AND 500, or 3/10 of what
 --                       the sum may cost chooses them; clipped_at = [low, high] says which. A quantile needs no bounds, and is
 --                       sharper with them.
---                       GROUP BY: declared columns, and expressions of those that are declared by values, or by low and high with
---                       one value in a cell: year(day), age // 10; also CUBE, ROLLUP and GROUPING SETS
+--                       GROUP BY: declared columns, and expressions of them: year(day), age // 10, date_trunc('month', day), of bins too;
+--                       also CUBE, ROLLUP and GROUPING SETS
 --                       FROM: tables of one dataset and public tables, joined by the unit's key or by a key that leads to it; subqueries and
 --                       WITH, EXISTS, IN, single values of the same unit's rows, GROUP BY the unit, DISTINCT, UNION ALL. Columns of
 --                       public tables are groups, and so is what a condition lists: x IN ('a', 'b'), n BETWEEN 0 AND 20, the days (hours, ...) between two

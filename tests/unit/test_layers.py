@@ -96,6 +96,7 @@ PARSERS = {
         "statement",
         "tried",
         "computed_groups",
+        "declared_groups",
         "parsed",
         "compared_rows",
         "kept_parts",
