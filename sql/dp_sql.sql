@@ -48,7 +48,7 @@
 -- SELECT, and combines the columns like UNION ALL BY NAME. The error of an expression that is not linear, such as avg, is one to
 -- first order; a column that passes through subqueries, joins and UNION ALL as it is keeps its own, arithmetic over such columns
 -- has one that is never too small, and what windows, CASE and outer aggregates make of them has none. Where the noisy count is not
--- clearly above 0, an average or a quantile is NULL. Where half of the units have values beyond chosen bounds, the answer is NULL. Intervals cover the noise. They do not cover what clamping, clipping (a unit whose norm is above clipped_at is scaled down to it), or rows of a unit beyond its max_rows, take away: count(DISTINCT x) counts the values in the rows that are left
+-- clearly above 0, an average or a quantile is NULL. An average and the ends of its interval are moved between the bounds of its values. Where half of the units have values beyond chosen bounds, the answer is NULL. Intervals cover the noise. They do not cover what clamping, clipping (a unit whose norm is above clipped_at is scaled down to it), or rows of a unit beyond its max_rows, take away: count(DISTINCT x) counts the values in the rows that are left
 -- Rows: every group of the declared domain, also the empty ones, but for those that a condition on one grouped column excludes: a bin
 -- stays where some of its values satisfy it. An expression that the declared cells do not decide has the values that conditions list. A
 -- row of the table whose grouped column lies outside its domain (and no 'other') is in no group, and in all counts that do not group by it.

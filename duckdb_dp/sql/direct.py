@@ -13,7 +13,7 @@ from duckdb_dp.domain.domain import Attribute, UnknownAttribute
 from duckdb_dp.domain.row_expressions import NAMED, checked, conjuncts
 from duckdb_dp.errors import DPError, as_written, brief, identifier, meant
 from duckdb_dp.grouped_sums import GroupedSums, Sum
-from duckdb_dp.outputs import Output, Piece
+from duckdb_dp.outputs import Output, Piece, within
 from duckdb_dp.sql import direct_select, epochs, zones
 from duckdb_dp.sql.clamped_sums import (
     ClampedSums,
@@ -21,13 +21,13 @@ from duckdb_dp.sql.clamped_sums import (
     has_aggregates,
     is_aggregate,
     told_apart,
-    unknown_aggregate,
 )
 from duckdb_dp.sql.exact_types import by_norm, counted
 from duckdb_dp.sql.group_labels import Keys, grouped
 from duckdb_dp.sql.grouping_sets import both, grouping_sets, of_found
 from duckdb_dp.sql.never_null import no_columns, told
 from duckdb_dp.sql.noisy_expressions import POSITIVE, ROOT, check_aliases, in_domain, product, spelled_out, unwrap
+from duckdb_dp.sql.other_aggregates import unknown_aggregate
 from duckdb_dp.sql.quantile_sums import Quantiles, usual
 from duckdb_dp.sql.same_conditions import form, in_form, in_one_form
 from duckdb_dp.sql.total_conditions import worked_out
@@ -274,6 +274,8 @@ class _Compiler:
         spread = self._aggregates.spread(found.inner)
         if spread:
             found = (found.of(ROOT, curved=True) if spread == "stddev" else found).of(POSITIVE)
+        if found.smooth and (ends := self._aggregates.ends(found.inner)) is not None:
+            found = found.of(within(*ends))
         centre = self._aggregates.centre(found.inner)
         if centre is not None:  # whose digits would drown the noise where it is large
             found = found.of((f"(CAST({centre!r} AS DOUBLE) + ", ")"))

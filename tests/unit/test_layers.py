@@ -97,6 +97,7 @@ PARSERS = {
         "tried",
         "computed_groups",
         "declared_groups",
+        "other_aggregates",
         "parsed",
         "compared_rows",
         "kept_parts",
