@@ -11,7 +11,8 @@
 --                       unit), count(DISTINCT x), median, quantile_cont(x, 0.9), quantile_disc, percentile_cont(0.9) WITHIN GROUP (ORDER BY x), each
 --                       with FILTER (WHERE ...), and expressions of them, such as 100 * sum(a) / sum(b).
 --                       What is summed, and WHERE: expressions of the columns of a row, declared or not: arithmetic, comparisons,
---                       CASE, casts, LIKE, functions of numbers, texts and dates. One that fails in a row is NULL there.
+--                       CASE, casts, LIKE, functions of numbers, texts and dates. One that fails in a row is NULL there;
+--                       arithmetic whose type does not hold what declared values make of it, x * x of a TINYINT up to 100, is refused: CAST(x AS BIGINT) * x.
 --                       The bounds of a sum follow from the declared ones of its columns; a larger value is clamped. For
 --                       others a condition says them, avg(price) ... WHERE price BETWEEN 0 AND 500, or 3/10 of what
 --                       the sum may cost chooses them; clipped_at = [low, high] says which. A quantile needs no bounds, and is

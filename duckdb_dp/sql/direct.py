@@ -14,7 +14,7 @@ from duckdb_dp.domain.row_expressions import NAMED, checked, conjuncts
 from duckdb_dp.errors import DPError, as_written, brief, identifier, meant
 from duckdb_dp.grouped_sums import GroupedSums, Sum
 from duckdb_dp.outputs import Output, Piece, within
-from duckdb_dp.sql import direct_select, epochs, zones
+from duckdb_dp.sql import direct_select, epochs, overflows, zones
 from duckdb_dp.sql.clamped_sums import (
     ClampedSums,
     column_name,
@@ -159,6 +159,7 @@ class _Compiler:
         sums, text = self._aggregates.sums, "" if condition is None else condition.sql("duckdb")
         above = [pieces for pieces, _ in order]
         used = self._used(text, sums)
+        overflows.check_sums(condition, sums, self._keys.texts, self._types, self._declared)
         shown = typed(self._types, text, sums, self._keys.texts, outputs, kept, above)
         restricted = self._restricted(condition, {name for keys in sets for name in self._clique(keys)})
         found = [(keys, grouped(keys, self._keys, labels, self._groups, restricted, self._found)) for keys in sets]

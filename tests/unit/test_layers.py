@@ -97,6 +97,7 @@ PARSERS = {
         "tried",
         "computed_groups",
         "declared_groups",
+        "overflows",
         "other_aggregates",
         "parsed",
         "compared_rows",
