@@ -13,6 +13,12 @@ Piece = str | int | tuple[str, int]
 for all values that are not found."""
 
 
+def within(low: float, high: float) -> tuple[str, ...]:
+    """SQL around copies of a number that moves it to the nearest one in [low, high], and keeps NULL: an increasing function."""
+    first, last = (f"CAST({end!r} AS DOUBLE)" for end in (low, high))
+    return "CASE WHEN (", f") < {first} THEN {first} WHEN (", f") > {last} THEN {last} ELSE (", ") END"
+
+
 def write_pieces(pieces: tuple[Piece, ...]) -> list[Any]:
     """An expression as plain data."""
     return [list(piece) if isinstance(piece, tuple) else piece for piece in pieces]

@@ -7,12 +7,13 @@
 -- find                  'values' (the default): the values that enough units hold. The table must have been protected with a
 --                       discovery_delta: a call takes a hundredth of it, or the share that it takes of the budget if that is more.
 --                       'bounds': from the first to the last of the cells 0, +-{1, 2, 5} * 10^k (of dates years, of times hours)
---                       that is clearly not empty. 'bins': bins of about equal counts between such bounds
+--                       that is clearly not empty, and the next ones that together hold clearly more than noise. 'bins': bins of about
+--                       equal counts between such bounds
 -- max_values            for 'values': a unit is counted for at most so many of its values, chosen by a keyed hash; 1 by default. The
 --                       noise grows with its root, so more help only where units hold several values
 -- bins                  for 'bins': how many at most; 16 by default
 -- declare               true: also declare what was found, in place of what was declared before; for the curator only. Of values,
---                       'other' takes those that were not found
+--                       'other' takes those that were not found; nulls := true is declared where enough units, or rows, have NULL
 -- epsilon, delta        what this request spends in total; or rho; or mu. Not for pure DP
 -- precision             in place of a budget: the least one at which no count of a value, and of none of the public cells by
 --                       which bounds and bins are found, has a larger standard deviation than this number, or than '5% of 1000'; "precision" in quotes
@@ -23,7 +24,8 @@
 -- Columns: for 'values' value, count (of units, noisy), stddev (of its noise), threshold (which a noisy count has to exceed) and declare
 -- (the CALL; where there are more than 1,000 values in the first row only); for 'bounds' and 'bins' low, high, count (of rows), stddev,
 -- threshold (of the cells that the bounds were found in) and declare
--- Rows: the values that were found, or the bins, in their order; one row of bounds; none where nothing was found. NULL, NaN and infinities
+-- Rows: the values that were found, or the bins, in their order; one row of bounds; none where nothing was found. NULL is no row, and in
+-- declare where enough have it: of values it counts as a unit's last one, behind max_values others. NaN and infinities
 -- are never found, nor are texts of more than 1,000 bytes. A value is shown because its noisy count was large: near the threshold
 -- it is more likely too large than too small. Few rows beyond the bounds stay unseen. declare is NULL where no declaration holds
 -- what was found, such as decimals of more digits than a DOUBLE has; nothing is declared then.

@@ -11,13 +11,14 @@
 --                       unit), count(DISTINCT x), median, quantile_cont(x, 0.9), quantile_disc, percentile_cont(0.9) WITHIN GROUP (ORDER BY x), each
 --                       with FILTER (WHERE ...), and expressions of them, such as 100 * sum(a) / sum(b).
 --                       What is summed, and WHERE: expressions of the columns of a row, declared or not: arithmetic, comparisons,
---                       CASE, casts, LIKE, functions of numbers, texts and dates. One that fails in a row is NULL there.
+--                       CASE, casts, LIKE, functions of numbers, texts and dates. One that fails in a row is NULL there;
+--                       arithmetic whose type does not hold what declared values make of it, x * x of a TINYINT up to 100, is refused: CAST(x AS BIGINT) * x.
 --                       The bounds of a sum follow from the declared ones of its columns; a larger value is clamped. For
 --                       others a condition says them, avg(price) ... WHERE price BETWEEN 0 AND 500, or 3/10 of what
 --                       the sum may cost chooses them; clipped_at = [low, high] says which. A quantile needs no bounds, and is
 --                       sharper with them.
---                       GROUP BY: declared columns, and expressions of those that are declared by values, or by low and high with
---                       one value in a cell: year(day), age // 10; also CUBE, ROLLUP and GROUPING SETS
+--                       GROUP BY: declared columns, and expressions of them: year(day), age // 10, date_trunc('month', day), of bins too;
+--                       also CUBE, ROLLUP and GROUPING SETS
 --                       FROM: tables of one dataset and public tables, joined by the unit's key or by a key that leads to it; subqueries and
 --                       WITH, EXISTS, IN, single values of the same unit's rows, GROUP BY the unit, DISTINCT, UNION ALL. Columns of
 --                       public tables are groups, and so is what a condition lists: x IN ('a', 'b'), n BETWEEN 0 AND 20, the days (hours, ...) between two
@@ -48,7 +49,7 @@
 -- SELECT, and combines the columns like UNION ALL BY NAME. The error of an expression that is not linear, such as avg, is one to
 -- first order; a column that passes through subqueries, joins and UNION ALL as it is keeps its own, arithmetic over such columns
 -- has one that is never too small, and what windows, CASE and outer aggregates make of them has none. Where the noisy count is not
--- clearly above 0, an average or a quantile is NULL. Where half of the units have values beyond chosen bounds, the answer is NULL. Intervals cover the noise. They do not cover what clamping, clipping (a unit whose norm is above clipped_at is scaled down to it), or rows of a unit beyond its max_rows, take away: count(DISTINCT x) counts the values in the rows that are left
+-- clearly above 0, an average or a quantile is NULL. An average and the ends of its interval are moved between the bounds of its values. Where half of the units have values beyond chosen bounds, the answer is NULL. Intervals cover the noise. They do not cover what clamping, clipping (a unit whose norm is above clipped_at is scaled down to it), or rows of a unit beyond its max_rows, take away: count(DISTINCT x) counts the values in the rows that are left
 -- Rows: every group of the declared domain, also the empty ones, but for those that a condition on one grouped column excludes: a bin
 -- stays where some of its values satisfy it. An expression that the declared cells do not decide has the values that conditions list. A
 -- row of the table whose grouped column lies outside its domain (and no 'other') is in no group, and in all counts that do not group by it.

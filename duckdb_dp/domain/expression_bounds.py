@@ -86,7 +86,12 @@ def bounds(node: exp.Expr, declared: Mapping[str, Attribute], conditions: Iterab
     Raises:
         DPError: a column in it has no bounds.
     """
-    found = _bounds(node, _Known(declared, limits(conditions)))
+    return between(node, limits(conditions), declared)
+
+
+def between(node: exp.Expr, known: Mapping[str, Bounds], declared: Mapping[str, Attribute]) -> Bounds | None:
+    """The same where it is known between which numbers columns lie."""
+    found = _bounds(node, _Known(declared, known))
     return None if found is None or not all(map(math.isfinite, found)) else found
 
 

@@ -95,6 +95,12 @@ def middle(attribute: Attribute) -> float:
     return (min(known) + max(known)) / 2 if known else 0.0
 
 
+def ends(item: SelectColumn, attribute: Attribute | None) -> tuple[float, float] | None:
+    """The least and the largest number of a cell, between which an average lies; None for other aggregates."""
+    known = [] if item.function != "avg" or attribute is None else [n for n in numbers(attribute) if n is not None]
+    return (min(known), max(known)) if known else None
+
+
 def outputs(
     item: SelectColumn, place: Mapping[LinearQuery, int], quantile: float, attribute: Attribute | None
 ) -> tuple[str, str]:

@@ -1,18 +1,20 @@
 """The aggregates of the direct route of dp_sql as clamped sums: which sums each needs, and the expression over them."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from sqlglot import exp, parse_one
 
 from duckdb_dp.domain.domain import Attribute
-from duckdb_dp.domain.expression_bounds import Unbounded, bounds
-from duckdb_dp.errors import DPError, brief, meant
+from duckdb_dp.domain.expression_bounds import Bounds, Unbounded, between, bounds
+from duckdb_dp.errors import DPError, brief
 from duckdb_dp.grouped_sums import Sum, candidates
 from duckdb_dp.outputs import Output
 from duckdb_dp.sql import two_sums
 from duckdb_dp.sql.distinct_units import one_or_null
 from duckdb_dp.sql.lineage import own_functions
+from duckdb_dp.sql.other_aggregates import instead
 from duckdb_dp.sql.quantile_sums import is_quantile
 
 _VARIANCES: dict[type[exp.Expr], tuple[bool, bool]] = {
@@ -34,50 +36,6 @@ FAR = 2.0**19
 """How many times the distance of the bounds their middle may be from 0, to be subtracted after the sum."""
 LARGEST = 1e100
 """Bounds beyond it, and below its inverse, are refused: the squares of numbers between them are still ordinary doubles."""
-
-_ENDS: dict[type[exp.Expr], str] = {exp.Max: "0.99", exp.Min: "0.01"}
-"""The quantile to ask instead of an aggregate that one row can change without a bound."""
-
-
-_ADVICE = {
-    "mode approx_top_k": "ask count(*) with GROUP BY the column, ORDER BY it and take the largest",
-    "histogram map": "ask count(*) with GROUP BY the column, or its bins",
-    "entropy": "ask count(*) with GROUP BY the column, and work it out above the counts",
-    "any_value first last arbitrary list array_agg string_agg group_concat listagg": "it shows values of single rows; "
-    "name the column in GROUP BY too, or ask count(*) with GROUP BY it",
-    "arg_max arg_min argmax argmin max_by min_by arg_max_null arg_min_null arg_max_nulls_last arg_min_nulls_last": ""
-    "ask a quantile of what is compared, or count(*) with GROUP BY",
-    "bool_and logical_and every": "ask avg(CASE WHEN condition THEN 1 ELSE 0 END), which is 1 where all rows have it",
-    "bool_or logical_or": "ask count_if(condition), which is 0 where no row has it",
-    "corr covar_pop covar_samp regr_slope regr_intercept regr_r2 regr_count regr_avgx regr_avgy regr_sxx regr_syy regr_sxy": ""
-    "ask its sums: avg(x), avg(y), avg(x * y), avg(x * x), avg(y * y), and work it out above them",
-    "product geomean geometric_mean": "ask sum(ln(x)) or avg(ln(x)), and take exp of it above",
-    "skewness kurtosis kurtosis_pop": "ask avg(x), avg(x * x), avg(x * x * x) and so on, and work it out above them",
-    "mad sem reservoir_quantile": "ask quantile_cont(x, 0.25) and quantile_cont(x, 0.75), or stddev(x)",
-    "bit_and bit_or bit_xor bitstring_agg": "ask count(*) with GROUP BY the bits that matter",
-}
-"""What to ask instead of aggregates that one row can change without a bound, by their names."""
-
-
-def _instead(node: exp.Expr) -> str:
-    """What to ask instead of such an aggregate."""
-    if type(node) in _ENDS:
-        asked = f"quantile_cont({brief(node.this.sql('duckdb'))}, {_ENDS[type(node)]})"
-        return f"ask a quantile: {asked}; of a text ask count(*) with GROUP BY it"
-    name = node.sql_name().lower() if isinstance(node, exp.AggFunc) else node.name.lower()
-    return next((advice for names, advice in _ADVICE.items() if name in names.split()), "ask count, sum, avg or median")
-
-
-def unknown_aggregate(name: str) -> str:
-    """What to say of a function that is no aggregate that is known."""
-    advice = next((advice for names, advice in _ADVICE.items() if name.lower() in names.split()), "")
-    return advice or f"no such aggregate is known{meant(_MEANT, name)}"
-
-
-_MEANT = tuple(
-    "count sum avg median stddev stddev_pop variance var_pop quantile_cont quantile_disc count_if round sqrt greatest least".split()  # noqa: SIM905
-)
-"""Functions that may be meant by others like them."""
 
 
 def is_aggregate(node: exp.Expr) -> bool:
@@ -225,6 +183,41 @@ class ClampedSums:
         centres = self._centres(self._sum(asked))
         return centres[0] if len(centres) == 1 else None
 
+    def ends(self, node: exp.Expr) -> Bounds | None:
+        """Between which numbers an expression of averages and constants lies; None of others, and where nothing says it."""
+        known: dict[str, Bounds] = {}
+
+        def named(one: exp.Expr) -> exp.Expr:
+            if not is_aggregate(one):
+                return one
+            mark = self._marker("a", len(known))
+            if (found := self._of_average(self._asked(one))) is None:
+                return self._marker("s", 0)
+            known[mark.name] = found
+            return mark
+
+        plain = node.copy().transform(named)
+        with suppress(DPError):  # of what has no bounds
+            return between(plain, known, {}) if known else None
+        return None
+
+    def _of_average(self, asked: _Asked) -> Bounds | None:
+        """Between which numbers an average lies, as all that it is of do.
+
+        They are clamped to their bounds, and those of conditions hold anyway. Where what a unit adds is bounded by its norm, numbers
+        beyond declared bounds count as they are.
+        """
+        if not isinstance(asked.node, exp.Avg) or (one := self._sum(asked)).chosen:
+            return None
+        if not self._norms:
+            return one.low, one.high
+        assert asked.value is not None
+        own = [parse_one(asked.where, dialect="duckdb")] if asked.where else []
+        try:
+            return bounds(asked.value, {}, [*self._conditions, *own])
+        except DPError:
+            return None
+
     def expression(self, node: exp.Expr, *, raw: bool = False) -> exp.Expr:
         """An aggregate as an expression over sums, which are noted.
 
@@ -258,7 +251,7 @@ class ClampedSums:
                 "'SELECT ... GROUP BY a'], whose column query says which of them a row is of."
             )
         if isinstance(node, exp.Anonymous) and node.name.lower() not in _NAMES:
-            raise DPError(f"one row can change {brief(node.sql('duckdb'))} without a bound; {_instead(node)}.")
+            raise DPError(f"one row can change {brief(node.sql('duckdb'))} without a bound; {instead(node)}.")
         if isinstance(node, exp.Anonymous):
             node = _NAMES[node.name.lower()](this=node.expressions[0] if len(node.expressions) == 1 else None)
         if isinstance(node, exp.CountIf):
@@ -269,7 +262,7 @@ class ClampedSums:
         text = brief(node.sql("duckdb").replace("LISTAGG(", "string_agg("))  # as DuckDB calls it
         known = type(node) in (exp.Count, exp.Sum, exp.Avg, *_VARIANCES) or is_quantile(node)
         if not known or not isinstance(inner, exp.Expr):
-            raise DPError(f"one row can change {text} without a bound; {_instead(node)}.")
+            raise DPError(f"one row can change {text} without a bound; {instead(node)}.")
         if isinstance(inner, exp.Distinct):
             shown = brief(", ".join(one.sql("duckdb") for one in inner.expressions))
             raise DPError(

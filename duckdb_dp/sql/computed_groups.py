@@ -3,17 +3,15 @@
 Of many the text says all values: conditions, CASE with literals, parts of dates such as hour(ts). Those of others are found.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-import duckdb
 from sqlglot import exp, parse_one
 
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.accounting.records import units
-from duckdb_dp.counting.encode import array, full_name, quote
+from duckdb_dp.counting.encode import full_name, quote
 from duckdb_dp.domain import types
 from duckdb_dp.domain.domain import Attribute, declare
 from duckdb_dp.domain.expression_bounds import conjuncts
@@ -21,14 +19,13 @@ from duckdb_dp.domain.row_expressions import checked
 from duckdb_dp.domain.types import Scalar, Truth
 from duckdb_dp.errors import DPError, identifier
 from duckdb_dp.grouped_sums import Source
-from duckdb_dp.sql import catalog, zones
+from duckdb_dp.sql import catalog, declared_groups, zones
 from duckdb_dp.sql.above.kinds import ctes, group_keys
 from duckdb_dp.sql.clamped_sums import has_aggregates
-from duckdb_dp.sql.group_labels import MAX_CELLS
 from duckdb_dp.sql.opaque import with_opaque_columns
 from duckdb_dp.sql.same_conditions import form
 from duckdb_dp.sql.session import Session
-from duckdb_dp.sql.typed import alone, type_of
+from duckdb_dp.sql.typed import type_of
 from duckdb_dp.synthesis.database import Table
 
 _PARTS: dict[str, tuple[int, int]] = {
@@ -130,8 +127,8 @@ def computed(
         known = {names[name]: declared[names[name]] for name in read if names[name] in declared}
         decided = len(known) == len(read) and all(one.kind != "bins" and not one.other for one in known.values())
         values = stated(node, text, type_)
-        if values is None and decided:
-            values = beyond(
+        if values is None and len(known) == len(read):
+            values = declared_groups.beyond(
                 node,
                 text,
                 type_,
@@ -220,53 +217,6 @@ def _conditions(select: exp.Select, names: Mapping[str, str]) -> list[exp.Expr]:
         with suppress(DPError):  # which its own route says
             found.append(checked(one, names))
     return found
-
-
-def beyond(
-    node: exp.Expr, name: str, type_: str, read: Mapping[str, Attribute], conditions: Sequence[exp.Expr] = ()
-) -> Attribute | None:
-    """All values of an expression over declared columns that it has of declared values, and of NULL where that is something.
-
-    Its rows are those of the table: coalesce(sex, 'none') has rows whose sex is not declared, and age // 10 = 9 has all ages from 90 to
-    99 where 0 to 90 are declared. None where there are too many.
-
-    Args:
-        node: the expression.
-        name: what its column is called.
-        type_: its type.
-        read: the columns that it reads, as they stand in it, each by its values.
-        conditions: what all rows satisfy; those of these columns alone leave values out.
-    """
-    if math.prod(one.size + 1 for one in read.values()) > MAX_CELLS:
-        return None
-    names = {text: f"x{i}" for i, text in enumerate(read)}
-
-    def renamed(one: exp.Expr) -> exp.Expr:
-        return one.copy().transform(lambda n: exp.column(names[own]) if (own := n.sql("duckdb")) in names else n)
-
-    plain = renamed(node)
-    own = [
-        one
-        for one in conditions
-        if {c.sql("duckdb") for c in one.find_all(exp.Column)} <= {*names} and not one.find(exp.Query)
-    ]
-    kept = "".join(f" AND TRY(CAST(({renamed(one).sql('duckdb')}) AS BOOLEAN))" for one in own)
-    rows = ", ".join(
-        f"(SELECT unnest({array(one.type, [*one.labels(), None])}) AS {names[text]})" for text, one in read.items()
-    )
-    missing = " OR ".join(f"{column} IS NULL" for column in names.values())
-    value = f"TRY(CAST(({plain.sql('duckdb')}) AS {type_}))"
-    try:
-        with alone() as connection:
-            found = connection.execute(
-                f"SELECT v, bool_and(n) FROM (SELECT {value} AS v, {missing} AS n FROM {rows} WHERE true{kept}) GROUP BY v ORDER BY v"
-            ).fetchall()
-        values = [one for one, _ in found if one is not None]
-        # What is NULL of NULL alone is no group, as nobody has declared NULL.
-        nulls = any(one is None and not alone_ for one, alone_ in found) or any(one.nulls for one in read.values())
-        return declare(name=name, type=type_, values=values, nulls=nulls and None in dict(found))
-    except (duckdb.Error, DPError):
-        return None
 
 
 def _literals(nodes: Sequence[exp.Expr | None]) -> list[Scalar] | None:

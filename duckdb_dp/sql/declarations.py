@@ -20,6 +20,9 @@ LARGE = 1e15
 """Doubles below it have the same digits in every version of DuckDB."""
 
 
+_NULLS = ", nulls := true"
+
+
 def call(dataset: str, column: str, domain: str) -> str:
     """The statement that declares a column.
 
@@ -31,25 +34,26 @@ def call(dataset: str, column: str, domain: str) -> str:
     return f"CALL dp_attribute({', '.join(filter(None, [dataset, quoted(column), domain]))})"
 
 
-def of_values(request: Request, texts: Sequence[str], dataset: str) -> tuple[str, Attribute] | None:
+def of_values(request: Request, texts: Sequence[str], dataset: str, *, nulls: bool) -> tuple[str, Attribute] | None:
     """(CALL of dp_attribute, what it declares) for released values; None where there are none, or no declaration holds them.
 
     Args:
         request: that they were asked with.
         texts: the values.
         dataset: its name as an argument.
+        nulls: whether NULL was found.
     """
     options = dict(request.options)
     name, type_ = options["attribute"], options["type"]
-    dtype, call = types.column_type(type_), f"CALL dp_attribute({dataset}, {quoted(name)}"
+    dtype, call, more = types.column_type(type_), f"CALL dp_attribute({dataset}, {quoted(name)}", _NULLS * nulls
     try:
         if dtype.members is not None:
-            return f"{call})", declare(name=name, type=type_)
+            return f"{call}{more})", declare(name=name, type=type_, nulls=nulls)
         points = [point for text in texts if (point := declared_point(dtype, text)) is not None]
         if not points:
             return None
-        found = declare(name=name, type=type_, values=points, other=True)
-        return f'{call}, "values" := {_list(points)}, other := true)', found
+        found = declare(name=name, type=type_, values=points, other=True, nulls=nulls)
+        return f'{call}, "values" := {_list(points)}, other := true{more})', found
     except DPError:
         return None
 
@@ -63,22 +67,23 @@ def declared_point(dtype: ColumnType, text: str) -> Scalar | None:
     return number if Fraction(str(number)) == point else None
 
 
-def of_cells(request: Request, points: Sequence[Scalar], dataset: str) -> tuple[str, Attribute] | None:
+def of_cells(request: Request, points: Sequence[Scalar], dataset: str, *, nulls: bool) -> tuple[str, Attribute] | None:
     """The same for bounds, and for the edges of bins; None where nothing was found."""
     options = dict(request.options)
     name, type_ = options["attribute"], options["type"]
-    dtype, call = types.column_type(type_), f"CALL dp_attribute({dataset}, {quoted(name)}"
+    dtype, call, more = types.column_type(type_), f"CALL dp_attribute({dataset}, {quoted(name)}", _NULLS * nulls
     if len(points) < 2:
         return None
     if not isinstance(dtype, Whole):
         points = [_typed(point) for point in points]
     try:
         if options["find"] == "bins":
-            return f"{call}, bins := {_list(points)})", declare(name=name, type=type_, bins=[*points])
+            found = declare(name=name, type=type_, bins=[*points], nulls=nulls)
+            return f"{call}, bins := {_list(points)}{more})", found
         low, high = points
         step, shown = even_step(dtype, low, high)
-        found = declare(name=name, type=type_, low=low, high=high, step=step)
-        return f"{call}, low := {_one(low)}, high := {_one(high)}, step := {shown})", found
+        found = declare(name=name, type=type_, low=low, high=high, step=step, nulls=nulls)
+        return f"{call}, low := {_one(low)}, high := {_one(high)}, step := {shown}{more})", found
     except (DPError, OverflowError):
         return None
 

@@ -14,21 +14,21 @@ from duckdb_dp.domain.expression_bounds import conjuncts
 from duckdb_dp.domain.row_expressions import NAMED, checked
 from duckdb_dp.errors import DPError, as_written, brief, identifier, meant
 from duckdb_dp.grouped_sums import GroupedSums, Sum
-from duckdb_dp.outputs import Output, Piece
-from duckdb_dp.sql import direct_select, epochs, zones
+from duckdb_dp.outputs import Output, Piece, within
+from duckdb_dp.sql import direct_select, epochs, overflows, zones
 from duckdb_dp.sql.clamped_sums import (
     ClampedSums,
     column_name,
     has_aggregates,
     is_aggregate,
     told_apart,
-    unknown_aggregate,
 )
 from duckdb_dp.sql.exact_types import by_norm, counted
 from duckdb_dp.sql.group_labels import Keys, grouped
 from duckdb_dp.sql.grouping_sets import both, grouping_sets, of_found
 from duckdb_dp.sql.never_null import no_columns, told
 from duckdb_dp.sql.noisy_expressions import POSITIVE, ROOT, check_aliases, in_domain, product, spelled_out, unwrap
+from duckdb_dp.sql.other_aggregates import unknown_aggregate
 from duckdb_dp.sql.quantile_sums import Quantiles, usual
 from duckdb_dp.sql.same_conditions import form, in_form, in_one_form
 from duckdb_dp.sql.total_conditions import worked_out
@@ -160,6 +160,7 @@ class _Compiler:
         sums, text = self._aggregates.sums, "" if condition is None else condition.sql("duckdb")
         above = [pieces for pieces, _ in order]
         used = self._used(text, sums)
+        overflows.check_sums(condition, sums, self._keys.texts, self._types, self._declared)
         shown = typed(self._types, text, sums, self._keys.texts, outputs, kept, above)
         restricted = self._restricted(condition, {name for keys in sets for name in self._clique(keys)})
         found = [(keys, grouped(keys, self._keys, labels, self._groups, restricted, self._found)) for keys in sets]
@@ -275,6 +276,8 @@ class _Compiler:
         spread = self._aggregates.spread(found.inner)
         if spread:
             found = (found.of(ROOT, curved=True) if spread == "stddev" else found).of(POSITIVE)
+        if found.smooth and (ends := self._aggregates.ends(found.inner)) is not None:
+            found = found.of(within(*ends))
         centre = self._aggregates.centre(found.inner)
         if centre is not None:  # whose digits would drown the noise where it is large
             found = found.of((f"(CAST({centre!r} AS DOUBLE) + ", ")"))

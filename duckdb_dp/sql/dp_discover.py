@@ -1,5 +1,6 @@
 """dp_discover: the values of a column that nobody has declared, as far as many units hold them, and its bounds and bins."""
 
+from dataclasses import replace
 from typing import Any
 
 from duckdb_dp.accounting.convert import shown
@@ -55,15 +56,22 @@ def plan(session: Session, arguments: Arguments, place: Place) -> str:
     arguments = precise(session, arguments, place)
     request = request_of(session, arguments, place)
     name, fresh, declares = release_name(arguments), flag(arguments, "fresh"), flag(arguments, "declare")
-    stored = None if fresh else session.stored(request, name)
-    if stored is not None:
-        return _read(request, render.stored_handle(stored), declares=declares, private=stored.private)
+    for asked in () if fresh else (request, _former(request)):
+        if (stored := session.stored(asked, name)) is not None:
+            return _read(asked, render.stored_handle(stored), declares=declares, private=stored.private)
     key = session.ledger.unit_key()
     if request.attributes:
         handle = render.run(request, key, name=name, fresh=fresh, cliques=(request.domain.attributes,))
     else:
         handle = unknown_values.run(request, key, name=name, fresh=fresh)
     return _read(request, handle, declares=declares, private=session.bits.private)
+
+
+def _former(request: Request) -> Request:
+    """The request as earlier versions wrote it, which did not look for NULL."""
+    options = tuple(one for one in request.options if one[0] != "nulls")
+    attributes = tuple(replace(attribute, nulls=False) for attribute in request.attributes)
+    return replace(request, options=options, attributes=attributes)
 
 
 def precise(session: Session, arguments: Arguments, place: Place) -> Arguments:
@@ -111,6 +119,7 @@ def request_of(
                 f"{as_sql(name)} is the unit of '{dataset.name}': each of its values is one unit's, so none can be released."
             )
         more = _values(arguments, dataset, cost)
+        more |= {} if column is not None else {"nulls": True}  # groups that are found have NULL among the others
     else:
         dataset = with_rows(f"dp_discover of {find}", dataset, arguments)
         more = _bins(arguments, find)
@@ -152,7 +161,7 @@ def _noise(request: Request) -> tuple[float, float]:
 
 
 def _public_cells(dataset: Dataset, name: str, type_: str, find: str) -> Attribute:
-    """The column with public cells over the whole range of its type.
+    """The column with public cells over the whole range of its type, and one for NULL.
 
     Raises:
         DPError: the type has no order.
@@ -163,7 +172,7 @@ def _public_cells(dataset: Dataset, name: str, type_: str, find: str) -> Attribu
             f"'{dataset.name}'.'{name}' has type {type_}, which has no order, and find := '{find}' is for numbers, dates and "
             "times; use find := 'values'."
         )
-    return Attribute(name=name, type=type_, kind="bins", points=edges(dtype, fine=find == "bins"))
+    return Attribute(name=name, type=type_, kind="bins", points=edges(dtype, fine=find == "bins"), nulls=True)
 
 
 def _bins(arguments: Arguments, find: str) -> dict[str, Any]:
@@ -279,11 +288,12 @@ def _found(
     """The rows without a declaration, and that."""
     options = dict(request.options)
     if options["find"] == "values":
-        values = unknown_values.read(session.arrays(stored), options["type"])
+        arrays = session.arrays(stored)
+        values, nulls = unknown_values.read(arrays, options["type"]), unknown_values.missing(arrays)
         noise, texts = ThresholdNoise.of(request), [value for value, _ in values]
         errors = {"stddev": noise.stddev, "threshold": noise.threshold}
         found = [{"value": value, "count": count, **errors} for value, count in values]
-        return found, declarations.of_values(request, texts, dataset.argument)
+        return found, declarations.of_values(request, texts, dataset.argument, nulls=nulls)
     detail = session.detail(stored)
     points = detail["edges"]
     texts = [str(point) for point in points]
@@ -291,7 +301,7 @@ def _found(
         {"low": low, "high": high, "count": count, "stddev": stddev, "threshold": detail["threshold"]}
         for low, high, count, stddev in zip(texts, texts[1:], detail["counts"], detail["stddevs"], strict=False)
     ]
-    return found, declarations.of_cells(request, points, dataset.argument)
+    return found, declarations.of_cells(request, points, dataset.argument, nulls=detail.get("nulls", False))
 
 
 EXPLAINED = {

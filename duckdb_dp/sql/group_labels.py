@@ -204,7 +204,7 @@ def _check_single(attribute: Attribute) -> None:
             else ""
         )
         raise UndecidedKey(
-            f"{name} is declared in bins, and an expression of it may have several values in one; declare it by values, or by low "
+            f"{name} is declared in bins, and an expression of it may have more values than are listed; declare it by values, or by low "
             f"and high with one value a cell{view}; GROUP BY {name} itself; or ask count(*) FILTER (WHERE ...)."
         )
     if attribute.other:

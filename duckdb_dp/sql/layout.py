@@ -2,14 +2,16 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from duckdb_dp.counting.encode import array, literal, quote, union_all
 from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.domain.types import Scalar
+from duckdb_dp.outputs import within
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.request import Question, Request
 from duckdb_dp.select_parts import SelectColumn, SelectPart
+from duckdb_dp.sql.aggregates import ends as ends_of
 from duckdb_dp.sql.aggregates import outputs
 
 
@@ -37,6 +39,7 @@ class ResultBlock:
         head: SQL of a column that says which query it is, or ''.
         indices: positions of the query sets in the request; the i-th gives columns a<i> and s<i>.
         answers: name -> SQL of (answer, stddev).
+        ends: name -> between which numbers an answer lies, where that is known: it is moved there, and so are the ends of its interval.
         shown: SQL condition on the number ``i`` of an answer: that it is a row; '' where all are.
     """
 
@@ -44,6 +47,7 @@ class ResultBlock:
     head: str
     indices: tuple[int, ...]
     answers: dict[str, tuple[str, str]]
+    ends: dict[str, tuple[float, float]] = field(default_factory=dict)
     shown: str = ""
 
 
@@ -125,14 +129,14 @@ def selected(request: Request, plan: Plan, *, private: bool, only: int | None = 
             if (found := _group_labels(question, column.attribute, attributes)) is not None:
                 columns[name] = found
         place = {_selected(request.questions[index]).query: i for i, index in enumerate(indices)}
-        answers = {
-            (single or spelled.setdefault(item.name.lower(), item.name)): outputs(
-                item, place, plan.quantile, attributes.get(item.attribute)
-            )
+        items = {
+            single or spelled.setdefault(item.name.lower(), item.name): (item, attributes.get(item.attribute))
             for item in _aggregates(question)
         }
+        answers = {name: outputs(item, place, plan.quantile, one) for name, (item, one) in items.items()}
+        bounds = {name: ends for name, (item, one) in items.items() if (ends := ends_of(item, one)) is not None}
         head = f"{_selected(question).number} AS query" if len(numbers) > 1 else ""
-        sets.append(ResultBlock(columns, head, tuple(indices), answers, _shown(request, plan, indices[0])))
+        sets.append(ResultBlock(columns, head, tuple(indices), answers, bounds, _shown(request, plan, indices[0])))
     return _union(plan, types, sets, alone=single is not None, private=private, first=request.sums)
 
 
@@ -199,18 +203,20 @@ def _union(
         for name in names:
             answer, stddev = laid.answers.get(name, ("NULL::DOUBLE", "NULL::DOUBLE"))
             half, prefix = f"{plan.quantile!r}::DOUBLE * ({stddev})", "" if alone else f"{name}_"
+            texts, bounds = (answer, f"{answer} - {half}", f"{answer} + {half}"), laid.ends.get(name)
+            value, low, high = texts if bounds is None else (text.join(within(*bounds)) for text in texts)
             shown += [
-                f"{answer} AS {quote(name)}",
+                f"{value} AS {quote(name)}",
                 f"{stddev} AS {quote(prefix + 'stddev')}",
-                f"{answer} - {half} AS {quote(prefix + 'ci_low')}",
-                f"{answer} + {half} AS {quote(prefix + 'ci_high')}",
+                f"{low} AS {quote(prefix + 'ci_low')}",
+                f"{high} AS {quote(prefix + 'ci_high')}",
             ]
         read = ", ".join(
             f"unnest(_dp_cells(handle, {first + index})) AS a{i}, unnest(_dp_stddevs(handle, {first + index})) AS s{i}"
             for i, index in enumerate(laid.indices)
         )
-        for ends in (column.ends for column in laid.columns.values() if column.ends):
-            read += f", unnest(_dp_ends(handle, '{ends}')) AS {_named(ends)}"
+        for cells in (column.ends for column in laid.columns.values() if column.ends):
+            read += f", unnest(_dp_ends(handle, '{cells}')) AS {_named(cells)}"
         selects.append(
             f"SELECT {', '.join(shown)}{marked} FROM (SELECT unnest(range(n)) AS i, {read} "
             # A constant range would be folded into a literal of millions of values while the statement is planned.

@@ -20,6 +20,10 @@ LONGEST = 1_000
 """Bytes of a text; longer ones are left out before anything is counted, whatever they say."""
 
 
+MISSING = b"\xff"
+"""What stands for NULL among the bytes of values: the text of none, which is UTF-8."""
+
+
 def run(request: Request, unit_key: str, *, name: str | None, fresh: bool) -> str:
     """CTEs that end in ``handle(handle)``: counts, charges and measures when the statement runs, and not before."""
     fresh_key = "current_query_id()::VARCHAR" if fresh else "NULL::VARCHAR"
@@ -32,11 +36,17 @@ def held(request: Request, unit_key: str) -> str:
     """SELECT v, the bytes of a value, and n, how many units hold it; a unit is counted for at most ``max_values`` of them.
 
     Which of a unit's values count depends on that unit's values alone: they are ordered by a keyed hash, and where
-    hashes tie by themselves. Values are told apart by their bytes, whatever collation the column has.
+    hashes tie by themselves. Values are told apart by their bytes, whatever collation the column has. Where the request asks for NULL too,
+    that is one more value, and the last one of each unit: what is found of others is as without.
     """
     options = dict(request.options)
     table = render.relation(request)
     value = value_bytes(options["type"], quote(options["attribute"]))
+    missing = f"'\\x{MISSING.hex()}'::BLOB"
+    last = ""
+    if options.get("nulls"):
+        value = f"CASE WHEN {quote(options['attribute'])} IS NULL THEN {missing} ELSE {value} END"
+        last = f"v = {missing}, "
     known = f"v IS NOT NULL AND octet_length(v) <= {LONGEST}"
     if request.unit is None:
         return f"SELECT v, count(*) AS n FROM (SELECT {value} AS v FROM {table}) WHERE {known} GROUP BY v"
@@ -47,7 +57,7 @@ def held(request: Request, unit_key: str) -> str:
     groups = ", ".join([*apart, *unit])
     rows = f"SELECT {named}, {value} AS v FROM {table}"
     pairs = f"SELECT {', '.join(unit)}, v FROM ({rows}) WHERE {present} AND {known} GROUP BY {groups}, v"
-    order = f"hash({', '.join([literal(unit_key), *unit, 'v'])}), v"
+    order = f"{last}hash({', '.join([literal(unit_key), *unit, 'v'])}), v"
     own = ", ".join(render.unit_keys(unit))
     kept = f"SELECT v FROM ({pairs}) QUALIFY row_number() OVER (PARTITION BY {own} ORDER BY {order}) <= {options['max_values']}"
     return f"SELECT v, count(*) AS n FROM ({kept}) GROUP BY v"
@@ -78,15 +88,27 @@ def read(stored: Mapping[str, Array], type_: str) -> list[tuple[str, float]]:
 
     Privacy: post-processing.
     """
-    joined, dtype = stored["bytes"].astype(np.uint8).tobytes(), types.column_type(type_)
-    ends = np.cumsum(stored["lengths"]).astype(int).tolist()
-    texts = [joined[start:end].decode() for start, end in zip([0, *ends], ends, strict=False)]
+    dtype = types.column_type(type_)
     found = [
-        (point, text, count)
-        for text, count in zip(texts, stored["counts"].tolist(), strict=True)
-        if (point := point_of(dtype, text)) is not None
+        (point, value.decode(), count)
+        for value, count in zip(_released(stored), stored["counts"].tolist(), strict=True)
+        if value != MISSING and (point := point_of(dtype, value.decode())) is not None
     ]
     return [(text, count) for _, text, count in sorted(found, key=lambda one: _order(dtype, one[0]))]
+
+
+def missing(stored: Mapping[str, Array]) -> bool:
+    """Whether NULL was released.
+
+    Privacy: post-processing.
+    """
+    return MISSING in _released(stored)
+
+
+def _released(stored: Mapping[str, Array]) -> list[bytes]:
+    joined = stored["bytes"].astype(np.uint8).tobytes()
+    ends = np.cumsum(stored["lengths"]).astype(int).tolist()
+    return [joined[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
 
 def point_of(dtype: ColumnType, text: str) -> Any:

@@ -23,8 +23,15 @@ from duckdb_dp.synthesis.base import Run, SyntheticTable
 FALSE_ALARM = 1e-3
 """The chance that an empty cell is taken for one of the bounds."""
 
-BOUNDS = 0.2
+BOUNDS = 0.3
 """The share of the budget of find := 'bins' that finds the bounds."""
+
+TAIL, WIDEST = 2.5, 4
+"""Beyond cells that are clearly not empty, up to so many cells belong to them whose noisy sum is more than so many standard deviations.
+
+Of 4,000 lognormal rows, five of each unit, 0.06 are outside of the bins at epsilon 0.5. At either end noise takes empty cells for
+theirs in 2 of 100 draws.
+"""
 
 MOST_GROUPS = 1_024
 """Between the bounds, more cells than this are joined: planning takes half a second, and the error grows as a logarithm."""
@@ -86,9 +93,9 @@ def run(request: Request, tables: Sequence[SyntheticTable], track: Track) -> Run
         starts = tuple(index[point] for point in coarse)
         bins = options.get("bins")
         spent = queryable.left if bins is None else BOUNDS * queryable.left
-        found = _bounds(queryable, starts, spent)
+        found = _bounds(queryable, starts, spent, nulls=attribute.nulls)
         if found is not None and bins is not None:
-            found = _bins(queryable, found["starts"], bins, found["threshold"])
+            found = {**_bins(queryable, found["starts"], bins, found["threshold"]), "nulls": found["nulls"]}
         kept = found or {"starts": [], "counts": [], "stddevs": [], "threshold": None}
         return {DETAIL: to_bytes({**kept, "edges": [points[start] for start in kept["starts"]]})}
 
@@ -103,24 +110,46 @@ def cell_noise(rows: int, rho: float, cells: int) -> tuple[float, float]:
     return stddev, -float(ndtri(FALSE_ALARM / cells)) * stddev
 
 
-def _bounds(queryable: PrivateQueryable, starts: tuple[int, ...], rho: float) -> dict[str, Any] | None:
-    """From the first to the last cell whose noisy count is above a threshold; None where there is none.
+def _bounds(queryable: PrivateQueryable, starts: tuple[int, ...], rho: float, *, nulls: bool) -> dict[str, Any] | None:
+    """From the first to the last cell whose noisy count is above a threshold, and their tails; None where there is none.
+
+    Args:
+        starts: the first fine cell of each, and the one after the last.
+        rho: what is spent.
+        nulls: whether one more cell has NULL, of which is said whether its count is above the threshold too.
 
     Privacy: spends rho.
     """
     clique, cells = queryable.domain.attributes, len(starts) - 1
-    ((counts, _),) = queryable.answer_all([(clique, Grouped(Identity(cells), starts), rho)])
+    groups = (*starts, starts[-1] + 1) if nulls else starts
+    ((measured, _),) = queryable.answer_all([(clique, Grouped(Identity(len(groups) - 1), groups), rho)])
+    counts = measured[:cells]
     stddev, threshold = cell_noise(queryable.rows, rho, cells)
     above = np.flatnonzero(counts > threshold)
     if not above.size:
         return None
-    first, last = int(above[0]), int(above[-1]) + 1
+    last = _with_tail(counts, int(above[-1]) + 1, stddev)
+    first = cells - _with_tail(counts[::-1], cells - int(above[0]), stddev)
     return {
+        "nulls": bool(nulls and measured[cells] > threshold),
         "starts": [starts[first], starts[last]],
         "counts": [float(counts[first:last].sum())],
         "stddevs": [stddev * math.sqrt(last - first)],
         "threshold": threshold,
     }
+
+
+def _with_tail(counts: Array, last: int, stddev: float) -> int:
+    """The end of the cells that go on from an end while some next ones together hold clearly more than their noise.
+
+    Privacy: post-processing.
+    """
+    while True:
+        sums = np.cumsum(counts[last : last + WIDEST])
+        more = np.flatnonzero(sums > TAIL * stddev * np.sqrt(np.arange(1, len(sums) + 1)))
+        if not more.size:
+            return last
+        last += int(more[0]) + 1
 
 
 def _bins(queryable: PrivateQueryable, ends: Sequence[int], bins: int, threshold: float) -> dict[str, Any]:

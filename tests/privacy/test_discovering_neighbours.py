@@ -28,17 +28,21 @@ from duckdb_dp.synthesis.discovery import Grouped
 TABLE = "CREATE OR REPLACE TABLE t (u INTEGER, w VARCHAR COLLATE NOCASE, x VARCHAR)"
 
 
-def request(unit: str | None = "u", values: int = 3, cost: float = 0.25, accounting: Accounting = GDP) -> Request:
+def request(
+    unit: str | None = "u", values: int = 3, cost: float = 0.25, accounting: Accounting = GDP, *, nulls: bool = False
+) -> Request:
     options = {"attribute": "x", "type": "VARCHAR", "find": "values", "max_values": values, "delta": 1e-8}
+    options |= {"nulls": True} if nulls else {}
     return Request(
         function="dp_discover", catalog="memory", schema="main", table="t", unit=unit, max_rows=2, accounting=accounting,
         attributes=(), questions=(), cost=cost, mechanism="gaussian", objective="total", options=tuple(sorted(options.items())),
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("nulls", [False, True])
 @pytest.mark.parametrize("unit", ["u", "w", json.dumps([["u", "w"]])])
-def test_one_unit_changes_at_most_k_counts_by_one(unit: str) -> None:
-    """Over random tables: removing each unit, with rows in any order."""
+def test_one_unit_changes_at_most_k_counts_by_one(unit: str, nulls: bool) -> None:
+    """Over random tables: removing each unit, with rows in any order; NULL is one value more, and takes no place of another."""
     rng = random.Random(unit)
     with duckdb.connect() as connection:
         for k in (1, 2, 3, 9):
@@ -56,12 +60,16 @@ def test_one_unit_changes_at_most_k_counts_by_one(unit: str) -> None:
                 connection.execute(TABLE)
                 columns = [list(column) for column in zip(*kept, strict=True)]
                 connection.execute("INSERT INTO t SELECT unnest(?), unnest(?), unnest(?)", columns)
-                return dict(connection.execute(unknown_values.held(request(unit, k), "key")).fetchall())
+                found = dict(connection.execute(unknown_values.held(request(unit, k, nulls=nulls), "key")).fetchall())
+                without = dict(connection.execute(unknown_values.held(request(unit, k), "key")).fetchall())
+                assert {v: n for v, n in found.items() if v != unknown_values.MISSING} == without
+                return found
 
             def owner(row: tuple) -> object:
                 return {"u": row[0], "w": row[1]}.get(unit, row[:2])
 
             everybody = counts(rows)
+            assert k < 9 or (unknown_values.MISSING in everybody) == nulls  # where each unit has room for it
             for one in {owner(row) for row in rows}:
                 left = counts([row for row in rows if owner(row) != one])
                 changes = [everybody.get(v, 0) - left.get(v, 0) for v in {*everybody, *left}]
@@ -75,7 +83,9 @@ def test_rows_are_units_where_none_is_named() -> None:
     with duckdb.connect() as connection:
         connection.execute(f"{TABLE}; INSERT INTO t SELECT i, 'a', ['p', 'q', NULL][1 + i % 3] FROM range(10) r(i)")
         found = dict(connection.execute(unknown_values.held(request(None, 1), "key")).fetchall())
+        more = dict(connection.execute(unknown_values.held(request(None, 1, nulls=True), "key")).fetchall())
     assert found == {b"p": 4, b"q": 3}
+    assert more == {**found, unknown_values.MISSING: 3}
 
 
 @pytest.mark.parametrize("delta", [1e-3, 1e-9, 1e-12, 1e-100])

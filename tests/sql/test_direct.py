@@ -174,7 +174,7 @@ def test_odd_numbers_are_clamped_and_none_raises_an_error(exact: Loaded) -> None
         ("DECIMAL(38,10)", ["1234567890123456789012345678.5", "-9999999999999999999999999999", "0.25"], -1, 1),
         ("FLOAT", ["3.4e38", "-3.4e38", "0.5", "NaN"], -1, 1),
         ("BIGINT", ["9223372036854775807", "-9223372036854775808"], -4, 3),
-        ("UTINYINT", ["255", "0", "3"], 0, 100),
+        ("UTINYINT", ["255", "0", "3"], 0, 15),
     ],
 )
 def test_extreme_values_of_every_type(exact: Loaded, type_: str, values: list[str], low: int, high: int) -> None:
@@ -185,7 +185,7 @@ def test_extreme_values_of_every_type(exact: Loaded, type_: str, values: list[st
     clamped = [min(max(float(value), low), high) for value in values if value != "NaN"]
     assert total == pytest.approx(math.fsum(clamped), abs=1e-5)
     worst = max(low * low, high * high)
-    assert abs(squares) <= worst * len(values) * (1 + 1e-6)  # what overflows counts nothing
+    assert abs(squares) <= worst * len(values) * (1 + 1e-6)  # what overflows beyond the declared values counts nothing
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,6 @@ REFUSED = [
     ("SELECT count(DISTINCT city, fee) FROM orders", "takes the unit, or one expression"),
     ("SELECT count(DISTINCT sum(fee)) FROM orders", "where the values of one row are asked for"),
     ("SELECT city, count(*) FROM orders GROUP BY city", "'orders'.'city' has no declared domain"),
-    ("SELECT amount // 10 AS a, sum(fee) FROM orders GROUP BY a", "is declared in bins"),
     ("SELECT city, sum(fee) FROM orders", 'add GROUP BY "city"'),
     ("SELECT sum(fee) FROM orders WHERE citi = 'a'", "Did you mean 'city'?"),
     ("SELECT sum(fee) FROM orders WHERE random() < 0.5", "is not among what may be worked out of a row"),

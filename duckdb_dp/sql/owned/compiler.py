@@ -10,9 +10,10 @@ from typing import final
 
 from sqlglot import exp
 
+from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.domain.row_expressions import checked
 from duckdb_dp.errors import identifier
-from duckdb_dp.sql import epochs
+from duckdb_dp.sql import epochs, overflows
 from duckdb_dp.sql.distinct_units import one_or_null
 from duckdb_dp.sql.owned import canonical, names, nested, sets, units, windows
 from duckdb_dp.sql.owned.equal_values import settled
@@ -61,6 +62,10 @@ class Compiler:
     def field(self, node: exp.Expr) -> Field | None:
         """The column of an item that an expression is; None of other expressions."""
         return self._fields.get((node.table, node.name)) if isinstance(node, exp.Column) else None
+
+    def _declared(self, column: exp.Column) -> Attribute | None:
+        field = self.field(column)
+        return None if field is None else field.attribute
 
     def is_public(self, column: exp.Expr) -> bool:
         """Whether public tables say which values a column has: where it stands beside protected rows, one whose table is known."""
@@ -147,6 +152,7 @@ class Compiler:
     def emitted(self, node: exp.Expr) -> exp.Expr:
         """A resolved expression as SQL that never fails."""
         check_zoned(node, self._known_type, self._name_of)  # once more, as the types of aggregates are known now
+        overflows.check(node, self.totals.type, self._declared)
         total = self.totals.value(node)
 
         def one(inner: exp.Expr) -> exp.Expr:

@@ -2,9 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from datetime import date, datetime
 from fractions import Fraction
-from typing import Any
 
 import duckdb
 from sqlglot import exp
@@ -12,9 +10,10 @@ from sqlglot import exp
 from duckdb_dp.domain.domain import Attribute, declare
 from duckdb_dp.domain.types import Scalar, Whole, column_type, find
 from duckdb_dp.errors import DPError
-from duckdb_dp.sql import computed_groups
+from duckdb_dp.sql import computed_groups, declared_groups
 from duckdb_dp.sql.computed_groups import of_type, stated
 from duckdb_dp.sql.declarations import declared_point
+from duckdb_dp.sql.declared_groups import UNITS, finest_unit, plain
 from duckdb_dp.sql.owned.totals import kind
 from duckdb_dp.sql.typed import alone
 
@@ -22,20 +21,6 @@ MOST_CELLS = 50_000
 """Days, hours and the like between two times, and whole numbers of which something is worked out, that are listed at most."""
 
 _DATED = ("DATE", "TIMESTAMP", "TIME")
-_OF_DAYS = ("DAY", "WEEK", "MONTH", "QUARTER", "YEAR")
-_UNITS = {"DAY": 86_400, "HOUR": 3_600, "MINUTE": 60, "SECOND": 1}
-"""Seconds of the units in which times are listed, the coarsest first."""
-_DAYS_PARTS = (
-    exp.Year,
-    exp.Quarter,
-    exp.Month,
-    exp.Week,
-    exp.Day,
-    exp.DayOfMonth,
-    exp.DayOfWeek,
-    exp.DayOfYear,
-    exp.LastDay,
-)
 _TURNED: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.GT: exp.LT,
     exp.GTE: exp.LTE,
@@ -79,6 +64,19 @@ def decides(attribute: Attribute | None, value: exp.Expr) -> bool:
     )
 
 
+def known(
+    value: exp.Expr,
+    type_of: Callable[[exp.Expr], str],
+    attribute: Callable[[exp.Expr, str], Attribute | None],
+    name: str,
+    conditions: Sequence[exp.Expr],
+) -> Attribute | None:
+    """The cells of an expression that conditions list, or else declarations; None where neither do. Arguments as of ``beyond``."""
+    read = [attribute(column, "") for column in value.find_all(exp.Column)]
+    found = computed_groups.without_null(value, listed(value, conditions, type_of, name), read)
+    return found or (beyond(value, type_of, attribute, name, conditions) if read else None)
+
+
 def beyond(
     value: exp.Expr,
     type_of: Callable[[exp.Expr], str],
@@ -99,7 +97,7 @@ def beyond(
     read = {column.sql("duckdb"): attribute(column, "") for column in value.find_all(exp.Column)}
     known = {text: one for text, one in read.items() if one is not None}
     found = computed_groups.without_null(value, told(value, type_, name), list(read.values()))
-    return found or (computed_groups.beyond(value, name, type_, known, conditions) if len(known) == len(read) else None)
+    return found or (declared_groups.beyond(value, name, type_, known, conditions) if len(known) == len(read) else None)
 
 
 def told(value: exp.Expr, type_: str, name: str) -> Attribute | None:
@@ -159,9 +157,8 @@ def _worked_out(
     own_type = type_of(column)
     values = _values(column, own_type, conditions)
     if values is None and own_type in ("TIMESTAMP", "DATE"):
-        units = [_unit(column) for column in value.find_all(exp.Column)]
-        finest = next((unit for unit in reversed(_UNITS) if unit in units), None)
-        if finest is not None and None not in units:
+        finest = finest_unit(value, text)
+        if finest is not None:
             values = _times([node for node in conditions if _others(node, text) == 0], text, finest)
     if not values or (isinstance(values, range) and values[-1] - values[0] > MOST_CELLS):
         return None
@@ -179,31 +176,11 @@ def _worked_out(
         return declare(
             name=name,
             type=type_,
-            values=[_plain(one) for one in found if one is not None],
+            values=[plain(one, type_) for one in found if one is not None],
             nulls=None in found,
         )
     except (duckdb.Error, DPError):
         return None
-
-
-def _unit(column: exp.Expr) -> str | None:
-    """The unit of which an expression reads a time, and no more; None where it may read all of it."""
-    parent = column.parent
-    while isinstance(parent, exp.Paren):
-        parent = parent.parent
-    if isinstance(parent, exp.Cast | exp.TryCast):
-        return "DAY" if parent.to.sql("duckdb") == "DATE" else None
-    if isinstance(parent, _DAYS_PARTS):
-        return "DAY"
-    unit = None
-    if isinstance(parent, exp.TimestampTrunc | exp.DateTrunc):
-        unit = parent.args.get("unit")
-    elif isinstance(parent, exp.Extract):
-        unit = parent.this
-    elif isinstance(parent, exp.Hour | exp.Minute):
-        return type(parent).__name__.upper()
-    name = "" if unit is None else unit.name.upper()
-    return "DAY" if name in _OF_DAYS else name if name in _UNITS else None
 
 
 def _days(conditions: Sequence[exp.Expr], text: str) -> list[Scalar] | None:
@@ -238,7 +215,7 @@ def _times(conditions: Sequence[exp.Expr], text: str, unit: str) -> list[Scalar]
     try:
         with alone() as connection:
             low, high = connection.execute(asked).fetchall()[0]
-            if low is None or high is None or low > high or (high - low).total_seconds() > MOST_CELLS * _UNITS[unit]:
+            if low is None or high is None or low > high or (high - low).total_seconds() > MOST_CELLS * UNITS[unit]:
                 return None
             listed = f"unnest(generate_series(date_trunc('{unit}', ?::TIMESTAMP), ?::TIMESTAMP, INTERVAL 1 {unit}))"
             return [str(time) for (time,) in connection.execute(f"SELECT {listed}", [low, high]).fetchall()]
@@ -289,13 +266,7 @@ def _evaluated(texts: Sequence[str]) -> list[Scalar | None]:
             row = connection.execute(f"SELECT {', '.join(f'TRY({text})' for text in texts)}").fetchall()[0]
     except duckdb.Error:
         return [None] * len(texts)
-    return [None if one is None else _plain(one) for one in row]
-
-
-def _plain(value: Any) -> Scalar:
-    if isinstance(value, datetime | date):
-        return str(value)
-    return value if isinstance(value, bool | int | float | str) else str(value)
+    return [one if one is None or isinstance(one, bool | int | float | str) else str(one) for one in row]
 
 
 def _is(node: exp.Expr, text: str) -> bool:

@@ -8,7 +8,6 @@ from sqlglot import exp
 from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.errors import DPError
 from duckdb_dp.grouped_sums import Source
-from duckdb_dp.sql.computed_groups import without_null
 from duckdb_dp.sql.owned import condition_values, names, nested, public_groups
 from duckdb_dp.sql.owned.compiler import Compiler, key_alias
 from duckdb_dp.sql.owned.fan_out import check_work
@@ -290,9 +289,7 @@ class _Top:
                     )
                     self._listed |= {} if known is None else {value.sql("duckdb"): known}
                 continue
-            found = condition_values.listed(value, self._conditions, self._compiler.totals.type, shown)
-            read = [self._attribute(column, "") for column in value.find_all(exp.Column)]
-            found = without_null(value, found, read)
+            found = condition_values.known(value, self._compiler.totals.type, self._attribute, shown, self._conditions)
             if found is not None:
                 self._listed[value.sql("duckdb")] = found
             elif self._finds:
