@@ -42,6 +42,7 @@ from duckdb_dp.sql.arguments import (
 )
 from duckdb_dp.sql.dp_link import declared_key, no_key, references_of
 from duckdb_dp.sql.links import TAGS, Link, Side, from_request, repeated, tag
+from duckdb_dp.sql.ordered_columns import with_orders
 from duckdb_dp.sql.registry import Function, register
 from duckdb_dp.sql.session import Session
 from duckdb_dp.sql.synthetic_tables import Key
@@ -229,6 +230,7 @@ def link_of(session: Session, dataset: Dataset, arguments: Arguments, place: Pla
         cost = stable_cost(parse_budget(arguments, dataset), dataset.accounting)
     tagged = _tagged(dataset, table, (left, right))
     request = _request(dataset, (left, right), own, tagged, distinct, once, arguments, cost)
+    request = with_orders(request, table, own)
     if one_parent:
         request = replace(request, options=tuple(sorted([*request.options, ("one_parent", True)])))
     contribution_bounds.check_protection(dataset, (left, right), word(arguments, "protect", "") or None)

@@ -306,9 +306,7 @@ def _typed(dataset: Dataset, typed: Budget, total: float) -> str:
 def _request(session: Session, step: Step, source: tuple[str, str]) -> Request:
     arguments = {**step.arguments, "dataset": full_name(*_name(step.dataset))}
     if step.kind == "rows":
-        declared = dp_synthesize.attributes_of(session, step.dataset, arguments)
-        asked = dp_synthesize.request_of(step.dataset, declared, arguments)
-        return owners.owned(session, step.dataset, asked)
+        return dp_synthesize.request_of(session, step.dataset, arguments)
     link = dp_links.link_of(session, step.dataset, arguments, source)
     if len(units(step.dataset.unit)) > 1 and step.dataset.schema != SCHEMA:
         step.promise = link_counts.promise(link)
