@@ -1,4 +1,4 @@
-"""Pairs of columns of which CHECK says that one is never below the other, as the days on which a stay ends and begins."""
+"""Pairs of columns of which CHECK, or a declaration, says that one is never below the other, as the first and the last day of a stay."""
 
 import itertools
 from collections.abc import Collection, Iterator, Sequence
@@ -11,19 +11,27 @@ from duckdb_dp.synthesis.table.in_order import IN_ORDER, Order, comparable
 
 
 def with_orders(request: Request, table: Table | None, attributes: Sequence[Attribute]) -> Request:
-    """The request of a synthesis, with the pairs of its attributes that a constraint of the table keeps in order.
+    """The request of a synthesis, with the pairs of its attributes that a constraint of the table, or who declared them, keeps in order.
 
-    Privacy: looks at constraints only.
+    Privacy: looks at constraints and declarations only.
     """
     known = {attribute.name: attribute for attribute in attributes}
     found = [
         (low, high, strict)
-        for low, high, strict in ([] if table is None else _checked(table))
+        for low, high, strict in [*([] if table is None else _checked(table)), *_declared(attributes)]
         if {low, high} <= known.keys() and comparable(known[low], known[high])
     ]
+    plain = tuple(each if each.at_least is None else replace(each, at_least=None) for each in request.attributes)
+    request = replace(request, attributes=plain)
     if not found:
         return request
     return replace(request, options=tuple(sorted([*request.options, (IN_ORDER, tuple(dict.fromkeys(found)))])))
+
+
+def _declared(attributes: Sequence[Attribute]) -> Iterator[Order]:
+    for attribute in attributes:
+        if attribute.at_least is not None:
+            yield attribute.at_least, attribute.name, False
 
 
 def _checked(table: Table) -> Iterator[Order]:

@@ -97,3 +97,78 @@ def test_a_column_that_is_always_below_another(exact: Loaded) -> None:
 )
 def test_what_a_condition_says(text: str, found: list[tuple[str, str, bool]]) -> None:
     assert [*_orders(text, ["a", "b", "c", "x y"])] == found
+
+
+FREE = """
+CREATE TABLE stays AS SELECT f AS "First", f + (i % 9)::INTEGER AS last, i % 2 AS acute, f::TIMESTAMP AS at, i::DOUBLE AS x
+FROM (SELECT i, DATE '2022-01-01' + (i * 37 % 700)::INTEGER AS f FROM range(2000) r(i));
+CALL dp_protect('stays', rho := 1e6); CALL dp_attribute('stays', 'First', {months});
+CALL dp_attribute('stays', 'acute', low := 0, high := 1);
+"""
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "CALL dp_attribute('stays', 'last', {words}, at_least := 'FIRST')",
+        "CALL dp_attributes('stays', {{'last': {shape}}})",
+    ],
+)
+def test_a_declared_order_holds_for_all_rows(exact: Loaded, said: str) -> None:
+    """A file has no CHECK, so its curator says so; what is asked of other functions stays the request that it was."""
+    exact(FREE.format(months=MONTHS))
+    exact(f"CALL dp_attribute('stays', 'last', {MONTHS})")
+    exact("FROM dp_marginals('stays', ['First', 'last'], rho := 1)")
+    exact("CREATE TABLE apart AS FROM dp_synthesize('stays', rho := 1)")
+    charges = exact.charges()
+    shape = "{'low': '2022-01-01', 'high': '2024-03-31', 'step': '1 month', 'at_least': 'first'}"
+    exact(said.format(words=MONTHS, shape=shape))
+    exact("FROM dp_marginals('stays', ['First', 'last'], rho := 1)")
+    exact("FROM dp_synthesize('stays', attributes := ['last', 'acute'], rho := 0.5)")
+    assert exact.charges() == charges + 1  # the marginal is the stored one
+    exact("CREATE TABLE made AS FROM dp_synthesize('stays', rho := 1)")
+    wrong = 'SELECT avg((last < "First")::INTEGER) FROM {}'
+    assert exact(wrong.format("made")) == [(0,)]
+    assert exact(wrong.format("apart"))[0][0] > 0.2
+    exact(f"CALL dp_attribute('stays', 'last', {MONTHS})")  # declared again without it
+    assert exact(wrong.format("dp_synthesize('stays', rho := 1)"))[0][0] > 0.2
+    assert exact.charges() == charges + 2  # which is the first request again
+
+
+def test_links_keep_a_declared_order(exact: Loaded) -> None:
+    exact("""CREATE TABLE patients (pid INTEGER PRIMARY KEY, sex INTEGER); INSERT INTO patients SELECT i, i % 2 FROM range(200) r(i);
+        CREATE TABLE wards AS SELECT i AS ward, i % 3 AS kind FROM range(12) r(i); CREATE TABLE stays AS SELECT (i % 200)::INTEGER AS pid,
+        i // 200 AS ward, DATE '2022-01-01' + (i * 37 % 700)::INTEGER AS d, d + (i % 9)::INTEGER AS e FROM range(2000) r(i);
+        CALL dp_link('stays', "references" := {'pid': 'patients.pid', 'ward': 'wards.ward'}); CALL dp_public('wards');
+        CALL dp_protect(['patients', 'stays'], unit := 'patients.pid', rho := 1e6, max_rows := {'stays': 10});
+        CALL dp_attribute('patients', 'sex', low := 0, high := 1)""")
+    exact(f"CALL dp_attribute('stays', 'd', {MONTHS}); CALL dp_attribute('stays', 'e', {WEEKS}, at_least := 'd')")
+    steps = exact("CALL dp_synthesize_database('main', target := 'syn', tables := ['patients', 'stays'], rho := 1)")
+    assert "links to patients and wards" in [step[2] for step in steps]
+    assert exact("SELECT count(*) FILTER (e < d), count(*) > 1500 FROM syn.stays") == [(0, True)]
+
+
+def test_a_declared_order_is_kept_in_files(exact: Loaded) -> None:
+    exact(FREE.format(months=MONTHS))
+    exact(f"CALL dp_attribute('stays', 'last', {MONTHS}, at_least := 'First')")
+    path = exact.folder / "domain.toml"
+    exact(f"CALL dp_attributes('stays', save := '{path}')")
+    assert 'at_least = "First"' in path.read_text()
+    exact("CALL dp_attribute('stays', 'last', remove := true)")
+    exact(f"CALL dp_attributes('stays', '{path}')")
+    assert exact("SELECT count(*) FROM dp_synthesize('stays', rho := 1) WHERE last < \"First\"") == [(0,)]
+
+
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        ("'last'", "name another column"),
+        ("'at'", "name another column"),
+        ("'acute'", "name another column"),
+        ("'end'", "end"),
+        ("3", "3"),
+    ],
+)
+def test_an_order_that_cannot_be_is_refused(exact: Loaded, other: str, why: str) -> None:
+    exact(FREE.format(months=MONTHS))
+    assert why in exact.refused(f"CALL dp_attribute('stays', 'last', {MONTHS}, at_least := {other})")

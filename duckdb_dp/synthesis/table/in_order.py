@@ -37,15 +37,13 @@ def orders(request: Request) -> list[Order]:
 
 def comparable(one: Attribute, other: Attribute) -> bool:
     """Whether values of both are compared as numbers of one unit."""
-    a, b = one.dtype, other.dtype
-    alike = a.name == b.name or (a.numeric and b.numeric and a.per_one == b.per_one)
-    return alike and a.continuous == b.continuous and all(map(_placed, (one, other)))
+    return one.dtype.in_one_unit(other.dtype) and all(map(_placed, (one, other)))
 
 
 def _placed(attribute: Attribute) -> bool:
     """Whether its cells have ends: bins, and whole units from below."""
     dtype = attribute.dtype
-    if not dtype.ordered or not attribute.points or (attribute.kind == "values" and dtype.continuous):
+    if not attribute.points or (attribute.kind == "values" and dtype.continuous):
         return False
     amounts = [float(point) for point in dtype.amounts(attribute.points)]
     return max(map(abs, amounts)) < WIDEST and amounts == sorted(amounts)
