@@ -1,4 +1,4 @@
--- dp_attribute(dataset, attribute, "values" | bins | low, high, step, other, nulls, decimals, remove)
+-- dp_attribute(dataset, attribute, "values" | bins | low, high, step, other, nulls, decimals, at_least, remove)
 --
 -- Declare which values a column may take. The declaration is public, so never look the values up in the data.
 --
@@ -16,6 +16,8 @@
 -- nulls                 true: NULL is a cell of its own; without it, NULL is treated like any other value outside the domain
 -- decimals              of bins of FLOAT and DOUBLE: how many decimals synthetic values have, 0 for whole numbers, 2 for prices;
 --                       without it, as many as a hundredth of the narrowest bin has
+-- at_least              a column of the same unit of which no row has a larger value, as the day on which a stay ends is at_least := 'began';
+--                       synthetic rows keep to it, at no cost. CHECK (ended >= began) of a table says the same, and needs no word here
 -- remove                true: take the declaration back, so that the column is as if it had never been declared; the column may be gone.
 --                       What CALL dp_attributes('t') reads off the schema it declares anew
 --
@@ -30,8 +32,9 @@
 --   CALL dp_attribute('adult', 'hours_per_week', remove := true);
 CREATE OR REPLACE MACRO dp_attribute(
     dataset, attribute, "values" := NULL, bins := NULL, low := NULL, high := NULL, step := NULL, other := NULL,
-    nulls := NULL, decimals := NULL, remove := NULL
+    nulls := NULL, decimals := NULL, at_least := NULL, remove := NULL
 ) AS TABLE SELECT * FROM query(_dp_bind('dp_attribute', {
     'dataset': dataset, 'attribute': attribute, 'values': "values", 'bins': bins, 'low': low, 'high': high,
-    'step': step, 'other': other, 'nulls': nulls, 'decimals': decimals, 'remove': remove
+    'step': step, 'other': other, 'nulls': nulls, 'decimals': decimals, 'at_least': at_least,
+    'remove': remove
 }));

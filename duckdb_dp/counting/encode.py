@@ -245,7 +245,7 @@ def decode(attribute: Attribute, code: str, *, rounded: bool = False) -> str:
     """
     if attribute.kind == "bins":
         cell, share = f"CAST(floor({code}) AS BIGINT) + 1", f"({code} - floor({code}))"
-        by, decimals = _coarseness(attribute) if rounded else (1, attribute.decimals)
+        by, decimals = coarseness(attribute) if rounded else (1, attribute.decimals)
         drawn = attribute.dtype.drawn(attribute.points, cell, share, by)
         return drawn if decimals is None else _to_decimals(attribute, decimals, cell, share, drawn)
     labels: list[Any] = [*attribute.labels()]
@@ -262,7 +262,7 @@ MOST_DECIMALS = 15
 """Of a synthetic number of FLOAT or DOUBLE, where its bins are narrow."""
 
 
-def _coarseness(attribute: Attribute) -> tuple[int, int | None]:
+def coarseness(attribute: Attribute) -> tuple[int, int | None]:
     """(units of a step, decimals) of synthetic values; None where values have no decimals, or as many as the type."""
     kind = attribute.dtype
     widths = [high - low for low, high in attribute.held]

@@ -52,6 +52,7 @@ class Attribute:
         other: a last cell takes all that is outside, NULL too unless ``nulls``; else such rows are left out.
         nulls: NULL has a cell of its own.
         decimals: of bins of FLOAT and DOUBLE, the decimals of synthetic values; None for as many as the type has.
+        at_least: the column of which every row's value is at most this one's, for synthetic values; None where nobody said so.
         rest: whether values outside have cells too, so that each row has one; no declaration says it.
         line: whether all values but NULL and NaN have cells in their order, for quantiles; no declaration says it.
 
@@ -68,6 +69,7 @@ class Attribute:
     decimals: int | None = None
     rest: bool = False
     line: bool = False
+    at_least: str | None = None
 
     def __post_init__(self) -> None:
         if self.name.lower() in RESERVED:
@@ -202,19 +204,15 @@ class Attribute:
             "nulls": self.nulls,
             **({} if self.decimals is None else {"decimals": self.decimals}),
             **({"line": True} if self.line else {}),
+            **({} if self.at_least is None else {"at_least": self.at_least}),
         }
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Attribute":
         """The inverse of ``to_json``: what was checked when it was declared is not checked again."""
         found = object.__new__(cls)
-        for name, value in {
-            "decimals": None,
-            "rest": False,
-            "line": False,
-            **data,
-            "points": tuple(data["points"]),
-        }.items():
+        undeclared = {"decimals": None, "rest": False, "line": False, "at_least": None}
+        for name, value in {**undeclared, **data, "points": tuple(data["points"])}.items():
             object.__setattr__(found, name, value)
         return found
 
@@ -242,6 +240,7 @@ def declare(
     other: bool = False,
     nulls: bool = False,
     decimals: int | None = None,
+    at_least: str | None = None,
 ) -> Attribute:
     """The attribute that a declaration describes: exactly one of values, bins, or low and high (with a step).
 
@@ -253,10 +252,10 @@ def declare(
     """
     dtype = types.column_type(type, f"attribute '{name}'")
 
+    said: dict[str, Any] = {"other": other, "nulls": nulls, "decimals": decimals, "at_least": at_least}
+
     def make(kind: Kind, points: Iterable[Scalar]) -> Attribute:
-        return Attribute(
-            name=name, type=type, kind=kind, points=tuple(points), other=other, nulls=nulls, decimals=decimals
-        )
+        return Attribute(name=name, type=type, kind=kind, points=tuple(points), **said)
 
     given = [
         word

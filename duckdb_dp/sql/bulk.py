@@ -21,7 +21,7 @@ from duckdb_dp.errors import DPError, as_sql, brief, quoted
 from duckdb_dp.sql.catalog import Catalog, find_column
 from duckdb_dp.sql.declarations import even_step
 
-WORDS = ("values", "bins", "low", "high", "step", "other", "nulls", "decimals")
+WORDS = ("values", "bins", "low", "high", "step", "other", "nulls", "decimals", "at_least")
 """What dp_attribute takes."""
 
 DOMAIN = ("values", "bins", "low", "high")
@@ -58,8 +58,26 @@ def declared(table: str, columns: Catalog, given: object) -> dict[str, Attribute
         if column["column"] in found:
             raise DPError(f"{as_sql(name)} is named twice; name it once.")
         words = _words(column, shape)
+        if "at_least" in words:
+            words["at_least"] = lower(columns, table, column, words["at_least"])
         found[column["column"]] = declare(name=column["column"], type=column["type"], **words)
     return found
+
+
+def lower(columns: Catalog, table: str, column: Mapping[str, Any], asked: object) -> str:
+    """The column of which no row has a larger value, as ``at_least`` names it.
+
+    Raises:
+        DPError: there is no such column, or its values are not compared with those of this one.
+    """
+    other = find_column(columns, table, asked)
+    one, low = (types.column_type(each["type"], f"attribute '{each['column']}'") for each in (column, other))
+    if other["column"] == column["column"] or not one.in_one_unit(low):
+        raise DPError(
+            f"attribute '{column['column']}' of type {one.name} is at_least {as_sql(other['column'])} of type {low.name}; name another "
+            "column whose values are in the same unit, such as a DATE for a DATE."
+        )
+    return str(other["column"])
 
 
 def _words(column: Mapping[str, Any], shape: object) -> dict[str, Any]:

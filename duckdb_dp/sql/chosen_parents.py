@@ -28,8 +28,9 @@ def drawn(session: Session, dataset: Dataset, references: Sequence[Reference]) -
     """
     if owners.by_join(session, dataset):
         return [reference for reference in references if of_one(session, dataset, reference)]
-    own = [_folded(unit) for unit in units(dataset.unit)]
-    return [r for r in references if _folded(r.columns) in own or not _of_same_units(session, dataset, r)]
+    own = [{*_folded(unit)} for unit in units(dataset.unit)]
+    kept = [any(unit <= {*_folded(r.columns)} for unit in own) for r in references]
+    return [r for r, mine in zip(references, kept, strict=True) if mine or not _of_same_units(session, dataset, r)]
 
 
 def _of_same_units(session: Session, dataset: Dataset, reference: Reference) -> bool:

@@ -107,6 +107,14 @@ class Target:
         referred = dict.fromkeys(r.parent for r in table.references if r.parent in copied)
         self.notes += [f"'{parent[2]}' is public and is copied as it is" for parent in referred]
 
+    def note_measured(self, reference: Reference, columns: Sequence[str]) -> None:
+        """Note which columns of a parent are measured together with this table's though nobody declared them."""
+        if columns:
+            parent = reference.parent[2]
+            self.notes.append(
+                f"what rows have in common with {', '.join(columns)} of '{parent}' is measured as if declared"
+            )
+
     def note_nulls(self, own: Collection[str], listed: Collection[str]) -> None:
         """Note that links whose reference is NULL are left out, and what would keep those to a public table.
 

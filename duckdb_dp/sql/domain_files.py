@@ -309,6 +309,8 @@ def _shape(found: Attribute) -> dict[str, Any]:
     flags: dict[str, Any] = {word: True for word in ("other", "nulls") if getattr(found, word)}
     if found.decimals is not None:
         flags["decimals"] = found.decimals
+    if found.at_least is not None:
+        flags["at_least"] = found.at_least
     if found.kind == "integers":
         return {"low": found.points[0], "high": found.points[1], **flags}
     if found.kind == "bins" and found.dtype.numeric and len(found.points) > 3:

@@ -14,7 +14,7 @@ from duckdb_dp.sql.session import Session
 
 COLUMNS = {"attribute": "VARCHAR", "type": "VARCHAR", "cells": "BIGINT"}
 
-WORDS = ("values", "bins", "low", "high", "step", "decimals")
+WORDS = ("values", "bins", "low", "high", "step", "decimals", "at_least")
 
 
 def rows(session: Session, arguments: Arguments, place: Place, seen: str) -> Rows:
@@ -28,11 +28,14 @@ def rows(session: Session, arguments: Arguments, place: Place, seen: str) -> Row
     dataset = find_dataset(session.ledger, arguments["dataset"], *place)
     if flag(arguments, "remove"):
         return [_taken_back(session, dataset, arguments)]
-    column = find_column(seen_columns(session, arguments, place, seen), dataset.name, arguments["attribute"])
+    columns = seen_columns(session, arguments, place, seen)
+    column = find_column(columns, dataset.name, arguments["attribute"])
     for word in ("values", "bins"):
         if arguments.get(word) is not None and not isinstance(arguments[word], list):
             raise DPError(f"{word} is {as_sql(arguments[word])}; write a list, e.g. {word} := [1, 2, 3].")
     given = {name: arguments.get(name) for name in WORDS}
+    if given["at_least"] is not None:
+        given["at_least"] = bulk.lower(columns, dataset.name, column, given["at_least"])
     dtype = types.column_type(column["type"], f"attribute '{column['column']}'")
     if given["step"] == bulk.AUTO:
         given["step"] = bulk.step(dtype, given["low"], given["high"])

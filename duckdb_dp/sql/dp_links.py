@@ -42,6 +42,7 @@ from duckdb_dp.sql.arguments import (
 )
 from duckdb_dp.sql.dp_link import declared_key, no_key, references_of
 from duckdb_dp.sql.links import TAGS, Link, Side, from_request, repeated, tag
+from duckdb_dp.sql.ordered_columns import with_orders
 from duckdb_dp.sql.registry import Function, register
 from duckdb_dp.sql.session import Session
 from duckdb_dp.sql.synthetic_tables import Key
@@ -51,6 +52,8 @@ from duckdb_dp.synthesis.links.columns import DEFAULT, unit_side
 
 MAX_LINKS = 1_000_000_000
 
+ALSO = "also_of"
+"""No argument of users': full names of tables -> their attributes that nobody declared, as they are those of keys of public tables."""
 NUMBERED = "numbered"
 """No argument of users': full names of tables -> the declared columns that are no attributes in the call, but numbers."""
 OWN_KEY = "own_key"
@@ -178,12 +181,17 @@ def link_of(session: Session, dataset: Dataset, arguments: Arguments, place: Pla
     else:
         contribution_bounds.check_owner(session, dataset)
     numbered: Mapping[Name, Sequence[str]] = arguments.get(NUMBERED) or {}
-    not_own = numbered.get((dataset.catalog, dataset.schema, dataset.name), ())
-    every = dp_synthesize.attributes_of(session, dataset, arguments)
+    also: Mapping[Name, Sequence[Attribute]] = arguments.get(ALSO) or {}
+    name = (dataset.catalog, dataset.schema, dataset.name)
+    not_own = numbered.get(name, ())
+    every = dp_synthesize.attributes_of(session, dataset, {dp_synthesize.ALSO: also.get(name, ())})
     declared = {name: a for name, a in every.items() if name not in not_own}
     taken = {c for reference, _ in chosen for c in reference.columns} | {c for u in units(dataset.unit) for c in u}
     own = tuple(attribute for name, attribute in declared.items() if name not in taken)
-    sides = [_side(session, one, synthetic, numbered.get(one.parent, ())) for one, synthetic in chosen]
+    sides = [
+        _side(session, one, synthetic, numbered.get(one.parent, ()), also.get(one.parent, ()))
+        for one, synthetic in chosen
+    ]
     if child is not None:
         same = contribution_bounds.itself(dataset, sides[0].reference)  # then both sides have one key, and one order
         unique = (
@@ -198,9 +206,7 @@ def link_of(session: Session, dataset: Dataset, arguments: Arguments, place: Pla
             key = tuple(column for column in key if column not in referring)
         if not key or (same and key != unique):
             raise no_key(dataset, sides[0].reference)
-        itself = Reference(
-            columns=key, parent=(dataset.catalog, dataset.schema, dataset.name), key=key, role=dataset.name
-        )
+        itself = Reference(columns=key, parent=name, key=key, role=dataset.name)
         if same:  # its rows have their references in no column yet
             sides[0] = replace(sides[0], attributes=own)
         sides.insert(0, Side(reference=itself, attributes=own, synthetic=child, key=Key(columns=key), child=True))
@@ -224,6 +230,7 @@ def link_of(session: Session, dataset: Dataset, arguments: Arguments, place: Pla
         cost = stable_cost(parse_budget(arguments, dataset), dataset.accounting)
     tagged = _tagged(dataset, table, (left, right))
     request = _request(dataset, (left, right), own, tagged, distinct, once, arguments, cost)
+    request = with_orders(request, table, own)
     if one_parent:
         request = replace(request, options=tuple(sorted([*request.options, ("one_parent", True)])))
     contribution_bounds.check_protection(dataset, (left, right), word(arguments, "protect", "") or None)
@@ -238,7 +245,10 @@ def link_of(session: Session, dataset: Dataset, arguments: Arguments, place: Pla
     return key_types.with_texts(link, texts)
 
 
-def _side(session: Session, reference: Reference, synthetic: str, numbered: Sequence[str]) -> Side:
+def _side(
+    session: Session, reference: Reference, synthetic: str, numbered: Sequence[str], also: Sequence[Attribute]
+) -> Side:
+    """The side of a reference, with the attributes of its table: declared ones that are no numbers, and those that nobody declared."""
     catalog_, schema, table = reference.parent
     key = Key(columns=reference.key)
     try:
@@ -255,7 +265,8 @@ def _side(session: Session, reference: Reference, synthetic: str, numbered: Sequ
             f"dp_attribute({quoted_name(table)}, ...); dp_links charges it nothing."
         ) from None
     keys = {*reference.key, *numbered}
-    attributes = tuple(a for name, a in session.declared(parent).items() if name not in keys)
+    declared = [a for name, a in session.declared(parent).items() if name not in keys]
+    attributes = (*declared, *(attribute for attribute in also if attribute.name not in keys))
     session.check_columns(parent, attributes)
     return Side(reference=reference, attributes=attributes, synthetic=synthetic, key=key)
 

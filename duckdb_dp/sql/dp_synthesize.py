@@ -25,6 +25,7 @@ from duckdb_dp.sql.arguments import (
     whole_number,
     word,
 )
+from duckdb_dp.sql.ordered_columns import with_orders
 from duckdb_dp.sql.owners import owned
 from duckdb_dp.sql.registry import Function, register
 from duckdb_dp.sql.row_bounds import with_rows
@@ -48,7 +49,7 @@ MAX_ROUNDS = 20
 def plan(session: Session, arguments: Arguments, place: Place) -> str:
     """SQL of the rows: reads the stored release if there is one, else counts, charges and draws."""
     dataset = with_rows(FUNCTION.name, find_dataset(session.ledger, arguments["dataset"], *place), arguments)
-    request = owned(session, dataset, request_of(dataset, attributes_of(session, dataset, arguments), arguments))
+    request = request_of(session, dataset, arguments)
     key = _key(session, dataset, request, arguments.get("key"))
     key |= dict.fromkeys(arguments.get(WIDE, ()), "BIGINT")
     session.check_columns(dataset, request.attributes)
@@ -75,7 +76,7 @@ def attributes_of(session: Session, dataset: Dataset, arguments: Arguments) -> d
     return session.declared(dataset, decimals=True) | {attribute.name: attribute for attribute in also}
 
 
-def request_of(dataset: Dataset, declared: Mapping[str, Attribute], arguments: Arguments) -> Request:
+def request_of(session: Session, dataset: Dataset, arguments: Arguments) -> Request:
     """The canonical request of a dp_synthesize.
 
     Raises:
@@ -97,7 +98,7 @@ def request_of(dataset: Dataset, declared: Mapping[str, Attribute], arguments: A
         unit=dataset.unit,
         max_rows=dataset.max_rows,
         accounting=dataset.accounting,
-        attributes=chosen_attributes(dataset, declared, arguments.get("attributes")),
+        attributes=chosen_attributes(dataset, attributes_of(session, dataset, arguments), arguments.get("attributes")),
         questions=(),
         cost=stable_cost(budget, dataset.accounting),
         mechanism=method,
@@ -105,7 +106,7 @@ def request_of(dataset: Dataset, declared: Mapping[str, Attribute], arguments: A
         options=tuple((name, value) for name, value in sorted(given.items()) if value is not None),
     )
     check(request)
-    return request
+    return owned(session, dataset, with_orders(request, catalog.of(session, dataset), request.attributes))
 
 
 def chosen_attributes(dataset: Dataset, declared: Mapping[str, Attribute], asked: object) -> tuple[Attribute, ...]:

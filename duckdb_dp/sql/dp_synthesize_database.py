@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.accounting.records import TOLERANCE
@@ -15,7 +15,6 @@ from duckdb_dp.sql import (
     catalog,
     chosen_parents,
     chosen_tables,
-    contribution_bounds,
     dp_links,
     dp_synthesize,
     drawn_references,
@@ -23,15 +22,14 @@ from duckdb_dp.sql import (
     link_counts,
     owners,
     public_copies,
-    public_domains,
     sibling_keys,
 )
 from duckdb_dp.sql.arguments import Arguments, Place, check_delta, flag, word
 from duckdb_dp.sql.ddl import Target
+from duckdb_dp.sql.drawn_references import Schema
 from duckdb_dp.sql.execute_database import Step
 from duckdb_dp.sql.precision import refuse
 from duckdb_dp.sql.registry import Function, Rows, register
-from duckdb_dp.sql.repeated_references import repeated_references
 from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis.database import (
     Name,
@@ -96,12 +94,14 @@ def plan(
     tables = with_referred_keys([chosen_tables.table_of(session, known, dataset) for dataset in datasets])
     public = public_copies.public_parents(session, tables)
     ordered = parents_first([*tables, *(table for table in public if refers_by_keys(table, tables))])
-    copied = {table.name: table for table in public}
+    schema = drawn_references.schema(session, ordered, {table.name: table for table in public})
     chosen = {table.name: dataset for table, dataset in zip(tables, datasets, strict=True)}
-    steps: list[Step] = []
-    for table in ordered:
-        if table.name in chosen:
-            steps += _steps(session, chosen[table.name], table, ordered, copied, target, arguments, steps)
+    steps = [
+        step
+        for table in ordered
+        if table.name in chosen
+        for step in _steps(session, chosen[table.name], table, schema, target, arguments)
+    ]
     for step in steps:
         if _dataset_of(session, step.target.table).auto_rows and not step.dataset.auto_rows:
             step.arguments.setdefault("max_rows" if step.kind == "rows" else "max_degree", step.dataset.max_rows)
@@ -111,30 +111,24 @@ def plan(
         step.share = weight / math.fsum(weights)
     _price(session, steps, typed, source)
     copies = public_copies.copies(session, public)
-    if further := [copy.table.name[2] for copy in copies if copy.table.name not in copied]:
+    if further := [copy.table.name[2] for copy in copies if copy.table.name not in schema.copied]:
         steps[-1].target.notes.append(f"copied too, as public tables refer to them: {few(map(repr, further))}")
     return steps, copies
 
 
 def _steps(
-    session: Session,
-    dataset: Dataset,
-    table: Table,
-    tables: Sequence[Table],
-    copied: Mapping[Name, Table],
-    target: tuple[str, str],
-    arguments: Arguments,
-    before: Sequence[Step],
+    session: Session, dataset: Dataset, table: Table, schema: Schema, target: tuple[str, str], arguments: Arguments
 ) -> Iterator[Step]:
-    """The steps that make one table, after those of others."""
-    by_name = {other.name: other for other in tables}
-    numbers = {other.name: drawn_references.numbered(session, other, tables) for other in tables}
-    numbered = numbers[table.name]
-    declared = {name: found for name, found in session.declared(dataset).items() if name not in numbered}
+    """The steps that make one table."""
+    by_name = {other.name: other for other in schema.tables}
+    numbered = [name for name in schema.numbered[table.name] if name not in schema.read(table.name)]
+    declared = {
+        name: found for name, found in session.declared(dataset).items() if name not in schema.numbered[table.name]
+    }
     owned_by_join = owners.by_join(session, dataset)
     # The table's own rows can be referred to when all else of them is there.
-    itself = [r for r in table.references if contribution_bounds.may_refer_to_itself(dataset, table, declared, r)]
-    known, linking = drawn_references.references(session, dataset, table, tables, itself)
+    itself = drawn_references.to_itself(session, dataset, table, numbered)
+    known, linking = drawn_references.references(session, dataset, table, schema.tables, itself)
     table, own = drawn_references.with_own_key(session, dataset, table, needed=bool(known) and not linking)
     made = [reference for reference in known if session.ledger.dataset(*reference.parent) is not None]
     for reference in made:
@@ -147,23 +141,13 @@ def _steps(
             f"'{dataset.name}' refers to '{known[0].parent[2]}' and has the key", table, other or own_key
         )
     held = {column for reference in known for column in reference.columns}
-    repeated = tuple(
-        repeated_references(table, known, {step.target.table.name: step.target.referring for step in before})
-    )
-    read = tuple(column for one in repeated for column in one.repeated.columns)
-    # Later calls find such columns without values of their own, as they find keys.
-    numbers |= {step.target.table.name: (*numbers[step.target.table.name], *step.target.read) for step in before}
-    numbers[table.name] = (*numbered, *read)
-    declared = {name: found for name, found in declared.items() if name not in read}
-    undrawn = [r for r in table.references if r not in known and not {*r.columns} & {*declared, *held, *numbered}]
-    of_keys = {r: public_domains.of_key(session, table, r, copied[r.parent]) for r in undrawn if r.parent in copied}
-    also = [attribute for attribute in of_keys.values() if attribute is not None]
-    keyed = tuple(r for r, attribute in of_keys.items() if attribute is not None and copied[r.parent].distinct(r.key))
-    declared |= {attribute.name: attribute for attribute in also}
+    read = schema.read(table.name)
+    keyed = schema.keyed[table.name]
+    declared |= {attribute.name: attribute for attribute in keyed.values()}
     attributes = tuple(name for name in declared if name not in held)
-    numbering = number_columns(table, tables) or own
+    numbering = number_columns(table, schema.tables) or own
     # Of references that are not drawn, numbers in their place would join with rows of any parent.
-    used = {column for one in tables for r in one.references if r.parent == table.name for column in r.key}
+    used = {column for one in schema.tables for r in one.references if r.parent == table.name for column in r.key}
     numbering = tuple(
         column for column in numbering if column not in referring - used - set(held) and column not in read
     )
@@ -177,11 +161,11 @@ def _steps(
         table=table,
         filled=(*key, *attributes, *held, *read),
         references=tuple(known),
-        keyed=keyed,
-        parents={**copied, **by_name},
+        keyed=tuple(r for r in keyed if schema.copied[r.parent].distinct(r.key)),
+        parents={**schema.copied, **by_name},
         itself=drawn_references.kept_itself(session, dataset, known),
         siblings=siblings,
-        repeated=repeated,
+        repeated=schema.repeated[table.name],
         referred=frozenset(used),
         nulls=_keeps_undeclared(arguments),
     )
@@ -189,26 +173,23 @@ def _steps(
     plan_of.note_numbers(numbered)
     possible = chosen_parents.drawn(session, dataset, table.references)
     plan_of.note_references(
-        copied,
-        [
-            r
-            for r in table.references
-            if owned_by_join and r not in (*possible, *plan_of.referring) and of_keys.get(r) is None
-        ],
+        schema.copied,
+        [r for r in table.references if owned_by_join and r not in (*possible, *plan_of.referring) and r not in keyed],
     )
+    for reference in known:
+        found = schema.also.get(reference.parent, ())
+        plan_of.note_measured(reference, [attribute.name for attribute in found if attribute.name not in reference.key])
     whole_name = full_name(*target, dataset.name)
     fresh = {"fresh": True} if flag(arguments, "fresh") else {}
     if linking:
-        listed = [
-            c for r in known for c in r.columns if r.parent in copied and public_domains.keys(session, dataset, c)
-        ]
+        listed = [attribute.name for attribute in schema.also[table.name]]
         plan_of.note_nulls([column for columns in units(dataset.unit) for column in columns], listed)
         synthetic = {reference.role: full_name(*target, reference.parent[2]) for reference in known}
         more = {
             "synthetic": synthetic,
             "method": word(arguments, "link_method", LINKING),
-            dp_links.NUMBERED: numbers,
-            dp_synthesize.ALSO: also,
+            dp_links.NUMBERED: schema.numbered,
+            dp_links.ALSO: schema.also,
             **fresh,
         }
         if arguments.get("max_degree") is not None:
@@ -229,7 +210,7 @@ def _steps(
     rows = {
         "attributes": list(attributes),
         "key": numbering_key or None,
-        dp_synthesize.ALSO: also,
+        dp_synthesize.ALSO: tuple(keyed.values()),
         dp_synthesize.WIDE: tuple(sibling_keys.wide(siblings, numbering_key, held)),
         "method": word(arguments, "method", DEFAULT.method),
     }
@@ -242,9 +223,9 @@ def _steps(
         parents = stages[place] if own_rows else full_name(*target, reference.parent[2])
         more = {
             "synthetic": {dataset.name: stages[place], reference.role: parents},
-            dp_links.NUMBERED: numbers,
+            dp_links.NUMBERED: schema.numbered,
             dp_links.OWN_KEY: own,
-            dp_synthesize.ALSO: also,
+            dp_links.ALSO: schema.also,
             **fresh,
         }
         bounded = own_rows or chosen_parents.of_one(session, dataset, reference)
@@ -337,9 +318,7 @@ def _typed(dataset: Dataset, typed: Budget, total: float) -> str:
 def _request(session: Session, step: Step, source: tuple[str, str]) -> Request:
     arguments = {**step.arguments, "dataset": full_name(*_name(step.dataset))}
     if step.kind == "rows":
-        declared = dp_synthesize.attributes_of(session, step.dataset, arguments)
-        asked = dp_synthesize.request_of(step.dataset, declared, arguments)
-        return owners.owned(session, step.dataset, asked)
+        return dp_synthesize.request_of(session, step.dataset, arguments)
     link = dp_links.link_of(session, step.dataset, arguments, source)
     if len(units(step.dataset.unit)) > 1 and step.dataset.schema != SCHEMA:
         step.promise = link_counts.promise(link)

@@ -1,14 +1,88 @@
 """Which references of tables dp_synthesize_database draws, and which declared columns are numbers therefore, and no attributes."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import final
 
 from duckdb_dp.accounting.ledger import Dataset
+from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.errors import DPError, few
-from duckdb_dp.sql import catalog, chosen_parents, contribution_bounds, dp_synthesize, owners, provenance
+from duckdb_dp.sql import (
+    catalog,
+    chosen_parents,
+    contribution_bounds,
+    dp_synthesize,
+    owners,
+    provenance,
+    public_domains,
+)
 from duckdb_dp.sql.dp_link import ROWID, has_rowid, own_key
+from duckdb_dp.sql.repeated_references import RepeatedReference, repeated_references
 from duckdb_dp.sql.session import Session
-from duckdb_dp.synthesis.database import Reference, Table, is_link
+from duckdb_dp.synthesis.database import Name, Reference, Table, is_link
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schema:
+    """The tables that are made, and what becomes of their columns.
+
+    Attributes:
+        tables: the tables, parents first, with the public ones that links lead to.
+        copied: the public tables.
+        numbered: of each table the declared columns that are numbers, and those that are read off a parent.
+        keyed: of each table the references that are drawn as any other column, with the attribute whose values are a public table's keys.
+        also: of each table the attributes that nobody declared: those, and of links the ends at public tables, which tables that refer
+            to the links may depend on.
+        repeated: of each table the references that are read off a parent.
+    """
+
+    tables: Sequence[Table]
+    copied: Mapping[Name, Table]
+    numbered: Mapping[Name, Sequence[str]]
+    keyed: Mapping[Name, Mapping[Reference, Attribute]]
+    also: Mapping[Name, Sequence[Attribute]]
+    repeated: Mapping[Name, tuple[RepeatedReference, ...]]
+
+    def read(self, name: Name) -> list[str]:
+        """The columns of a table that are read off a parent."""
+        return [column for one in self.repeated[name] for column in one.repeated.columns]
+
+
+def schema(session: Session, tables: Sequence[Table], copied: Mapping[Name, Table]) -> Schema:
+    """The schema of some tables, parents first.
+
+    Privacy: looks at declarations, constraints and public rows.
+    """
+    numbers = {table.name: numbered(session, table, tables) for table in tables}
+    keyed, also = dict[Name, dict[Reference, Attribute]](), dict[Name, list[Attribute]]()
+    repeated, filled = dict[Name, tuple[RepeatedReference, ...]](), dict[Name, list[Reference]]()
+    for table in tables:
+        if (dataset := session.ledger.dataset(*table.name)) is None:
+            continue
+        declared = session.declared(dataset)
+        known, _ = references(session, dataset, table, tables, to_itself(session, dataset, table, numbers[table.name]))
+        held = {column for reference in known for column in reference.columns}
+        found = {
+            reference: attribute
+            for reference in table.references
+            if reference.parent in copied and not {*reference.columns} & declared.keys()
+            if reference in known or not {*reference.columns} & held
+            if (attribute := public_domains.of_key(session, table, reference, copied[reference.parent])) is not None
+        }
+        keyed[table.name] = {reference: attribute for reference, attribute in found.items() if reference not in known}
+        also[table.name] = [*found.values()]
+        repeated[table.name] = tuple(repeated_references(table, known, filled))
+        filled[table.name] = [*known, *(one.repeated for one in repeated[table.name])]
+        read = [column for one in repeated[table.name] for column in one.repeated.columns]
+        numbers[table.name] = (*numbers[table.name], *read)
+    return Schema(tables=tables, copied=copied, numbered=numbers, keyed=keyed, also=also, repeated=repeated)
+
+
+def to_itself(session: Session, dataset: Dataset, table: Table, numbers: Sequence[str]) -> list[Reference]:
+    """The references of a table to itself that can be drawn, when all else of its rows is there."""
+    declared = {name: found for name, found in session.declared(dataset).items() if name not in numbers}
+    return [r for r in table.references if contribution_bounds.may_refer_to_itself(dataset, table, declared, r)]
 
 
 def referring(session: Session, tables: Iterable[Table], *, joined: bool = True) -> list[Table]:

@@ -10,7 +10,6 @@ from duckdb_dp.request import Request
 from duckdb_dp.sql import dp_links, dp_synthesize
 from duckdb_dp.sql.arguments import Arguments, Place, find_dataset
 from duckdb_dp.sql.measured_pairs import pairs_note, too_large_note
-from duckdb_dp.sql.owners import owned
 from duckdb_dp.sql.registry import Rows
 from duckdb_dp.sql.row_bounds import with_rows
 from duckdb_dp.sql.session import Session
@@ -70,9 +69,7 @@ def explain_rows(session: Session, arguments: Arguments, place: Place) -> Rows:
     dataset = with_rows(
         dp_synthesize.FUNCTION.name, find_dataset(session.ledger, arguments["dataset"], *place), arguments
     )
-    request = owned(
-        session, dataset, dp_synthesize.request_of(dataset, session.declared(dataset, decimals=True), arguments)
-    )
+    request = dp_synthesize.request_of(session, dataset, arguments)
     session.check_columns(dataset, request.attributes)
     names = few(attribute.name for attribute in request.attributes)
     return [{"attributes": names, **_priced(session, dataset, request, [])}]

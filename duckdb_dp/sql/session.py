@@ -150,14 +150,17 @@ class Session:
 
         Args:
             dataset: whose they are.
-            decimals: with those of synthetic values, which are no part of other requests.
+            decimals: with those of synthetic values, and their order, which are no part of other requests.
         """
         before = self._declared
         specs = [spec for _, spec in self.ledger.attributes(dataset)]
         read = {spec: before.get(spec) or Attribute.from_json(json.loads(spec)) for spec in specs}
         found, self._declared = [read[spec] for spec in specs], read
         if not decimals:
-            found = [replace(each, decimals=None) if each.decimals is not None else each for each in found]
+            found = [
+                each if each.decimals is None and each.at_least is None else replace(each, decimals=None, at_least=None)
+                for each in found
+            ]
         return {attribute.name: attribute for attribute in found}
 
     def stored(self, request: Request, name: str | None) -> Release | None:

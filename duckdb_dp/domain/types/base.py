@@ -111,6 +111,11 @@ class ColumnType(ABC):
         """The same of many points."""
         return list(points) if type(self).order is ColumnType.order else [self.order(point) for point in points]
 
+    def in_one_unit(self, other: "ColumnType") -> bool:
+        """Whether the amounts of values of both are of one unit, so that they say which value is the larger one."""
+        alike = self.name == other.name or (self.numeric and other.numeric and self.per_one == other.per_one)
+        return alike and self.ordered and other.ordered and self.continuous == other.continuous
+
     # Cells of ordered types
 
     def amount(self, point: Scalar) -> Amount:

@@ -26,7 +26,7 @@ from duckdb_dp.synthesis.links.methods import check as check_method
 from duckdb_dp.synthesis.links.pair_groups import candidates
 from duckdb_dp.synthesis.links.sides import Side, side_of
 from duckdb_dp.synthesis.links.tiles import part
-from duckdb_dp.synthesis.table.columns import ROUNDED, SHARES, values
+from duckdb_dp.synthesis.table.columns import ROUNDED, SHARES, stored
 
 ORPHANS = 0.06
 """Share of the budget for finding which rows of a child table have a parent, where some may have none."""
@@ -227,9 +227,11 @@ def run(request: Request, tables: Sequence[SyntheticTable], track: Track) -> Run
             order = rng.permutation(len(found[0]))
             found = [column[order] for column in found]
         left, right, *codes = found
-        attributes = zip(link_attributes(request), codes, strict=True)
-        drawn_values = [values(attribute, codes, rng) for attribute, codes in attributes]
-        columns = [*ends(tables[0], left), *ends(tables[1], right), *drawn_values]
+        columns = [
+            *ends(tables[0], left),
+            *ends(tables[1], right),
+            *stored(request, link_attributes(request), codes, rng),
+        ]
         noted = {**contents(tables), "texts": [table.texts for table in tables], SHARES: True, ROUNDED: True, **detail}
         return {DETAIL: to_bytes(noted), **{str(i): column for i, column in enumerate(columns)}}
 

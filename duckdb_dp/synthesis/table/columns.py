@@ -16,6 +16,7 @@ from duckdb_dp.reconstruct.junction import Codes
 from duckdb_dp.request import Request
 from duckdb_dp.synthesis.base import Run, SyntheticTable, generator
 from duckdb_dp.synthesis.table import methods
+from duckdb_dp.synthesis.table.in_order import IN_ORDER, in_order, orders
 
 LEAST = 1e-16
 """Cost under which rows are not made unless their number is given: it would be noise of more than 10^8."""
@@ -32,7 +33,7 @@ ROUNDED = "rounded"
 
 def options(request: Request) -> methods.Options:
     """How the rows are made."""
-    given: dict[str, Any] = {name: value for name, value in request.options if name != "rows"}
+    given: dict[str, Any] = {name: value for name, value in request.options if name not in ("rows", IN_ORDER)}
     return methods.Options(method=request.mechanism, **given)  # type: ignore[arg-type]  # it checks the word itself
 
 
@@ -83,7 +84,7 @@ def run(request: Request, tables: Sequence[SyntheticTable], track: Track) -> Run
                 ordered=ordered(request.attributes),
             )
         codes = codes[rng.permutation(len(codes))]
-        columns = (values(attribute, codes[:, i], rng) for i, attribute in enumerate(request.attributes))
+        columns = stored(request, request.attributes, [*codes.T], rng)
         return {
             DETAIL: to_bytes({"rows": len(codes), SHARES: True, ROUNDED: True, **detail}),
             **{str(i): column for i, column in enumerate(columns)},
@@ -95,6 +96,17 @@ def run(request: Request, tables: Sequence[SyntheticTable], track: Track) -> Run
 def ordered(attributes: Sequence[Attribute]) -> dict[str, int]:
     """How many of the first values of each attribute are in an order: bins and whole numbers, not 'other' and NULL."""
     return {one.name: 0 if one.kind == "values" else one.base for one in attributes}
+
+
+def stored(
+    request: Request, attributes: Sequence[Attribute], codes: Sequence[Codes], rng: np.random.Generator
+) -> list[Array]:
+    """Drawn columns as the numbers that are stored, in the order that is public of them.
+
+    Privacy: post-processing.
+    """
+    columns = [values(attribute, each, rng) for attribute, each in zip(attributes, codes, strict=True)]
+    return in_order(attributes, codes, columns, orders(request), rng)
 
 
 def values(attribute: Attribute, codes: Codes, rng: np.random.Generator) -> Array:

@@ -1,0 +1,83 @@
+"""Pairs of columns of which CHECK, or a declaration, says that one is never below the other, as the first and the last day of a stay."""
+
+import itertools
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+
+from duckdb_dp.domain.domain import Attribute
+from duckdb_dp.request import Request
+from duckdb_dp.synthesis.database import Table
+from duckdb_dp.synthesis.table.in_order import IN_ORDER, Order, comparable
+
+
+def with_orders(request: Request, table: Table | None, attributes: Sequence[Attribute]) -> Request:
+    """The request of a synthesis, with the pairs of its attributes that a constraint of the table, or who declared them, keeps in order.
+
+    Privacy: looks at constraints and declarations only.
+    """
+    known = {attribute.name: attribute for attribute in attributes}
+    found = [
+        (low, high, strict)
+        for low, high, strict in [*([] if table is None else _checked(table)), *_declared(attributes)]
+        if {low, high} <= known.keys() and comparable(known[low], known[high])
+    ]
+    plain = tuple(each if each.at_least is None else replace(each, at_least=None) for each in request.attributes)
+    request = replace(request, attributes=plain)
+    if not found:
+        return request
+    return replace(request, options=tuple(sorted([*request.options, (IN_ORDER, tuple(dict.fromkeys(found)))])))
+
+
+def _declared(attributes: Sequence[Attribute]) -> Iterator[Order]:
+    for attribute in attributes:
+        if attribute.at_least is not None:
+            yield attribute.at_least, attribute.name, False
+
+
+def _checked(table: Table) -> Iterator[Order]:
+    for used, text in table.checks:
+        if len(set(used)) > 1:
+            yield from _orders(text, table.columns)
+
+
+def _orders(text: str, columns: Collection[str]) -> Iterator[Order]:
+    """(lower, upper, whether they always differ) of the columns that a condition compares, whatever else it says."""
+    from sqlglot import exp, parse_one  # for import time: few tables have such a condition
+    from sqlglot.errors import SqlglotError
+
+    spelled = {column.lower(): column for column in columns}
+
+    def name(node: exp.Expr) -> str | None:
+        node = node.unnest()
+        return spelled.get(node.name.lower()) if isinstance(node, exp.Column) and not node.table else None
+
+    def read(node: exp.Expr) -> Iterator[Order]:
+        node = node.unnest()
+        if isinstance(node, exp.And):
+            yield from itertools.chain(read(node.left), read(node.right))
+        elif isinstance(node, exp.Or):  # x IS NULL OR x <= y: where one is NULL nothing is drawn
+            nulls = [side for side in (node.left, node.right) if _is_null(side)]
+            others = [side for side in (node.left, node.right) if side not in nulls]
+            for low, high, strict in [*read(others[0])] if len(others) == 1 else []:
+                if name(nulls[0].unnest().this) in (low, high):
+                    yield low, high, strict
+        elif isinstance(node, exp.Between):
+            yield from _both(name(node.args["low"]), name(node.this), strict=False)
+            yield from _both(name(node.this), name(node.args["high"]), strict=False)
+        elif isinstance(node, exp.LTE | exp.LT):
+            yield from _both(name(node.left), name(node.right), strict=isinstance(node, exp.LT))
+        elif isinstance(node, exp.GTE | exp.GT):
+            yield from _both(name(node.right), name(node.left), strict=isinstance(node, exp.GT))
+
+    def _is_null(node: exp.Expr) -> bool:
+        node = node.unnest()
+        return isinstance(node, exp.Is) and isinstance(node.expression, exp.Null)
+
+    def _both(low: str | None, high: str | None, *, strict: bool) -> Iterator[Order]:
+        if low is not None and high is not None and low != high:
+            yield low, high, strict
+
+    try:
+        yield from read(parse_one(text, dialect="duckdb"))
+    except SqlglotError:
+        return  # then it is a constraint that forbids rows

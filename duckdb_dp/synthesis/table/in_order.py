@@ -1,0 +1,268 @@
+"""Columns of which one is never below another, as the dates of an end and a beginning: what their bins leave open is drawn together.
+
+Drawn apart, two values of one bin are in the wrong order half of the time, though the bins are right.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, final
+
+import numpy as np
+
+from duckdb_dp.counting.encode import coarseness
+from duckdb_dp.domain.domain import Attribute
+from duckdb_dp.linop import Array, Integers
+from duckdb_dp.reconstruct.junction import Codes
+from duckdb_dp.request import Request
+
+IN_ORDER = "in_order"
+"""Option of a request: (lower column, upper column, whether they always differ) of pairs whose order is public."""
+
+Order = tuple[str, str, bool]
+
+TRIED, STEPS, ROWS = 4096, 40, 2**18
+"""Rows on which the mean difference is tried, steps of a bisection, and rows that are drawn at once."""
+
+WIDEST = 1e150
+"""Bounds, in the type's unit, whose squares doubles hold."""
+
+ROUNDS, POOL = 64, 16
+"""How often each row in the wrong order is tried with another one, of so many times as many."""
+
+
+def orders(request: Request) -> list[Order]:
+    """The pairs of a request whose order is public."""
+    return [(low, high, strict) for low, high, strict in dict(request.options).get(IN_ORDER, ())]
+
+
+def comparable(one: Attribute, other: Attribute) -> bool:
+    """Whether values of both are compared as numbers of one unit."""
+    return one.dtype.in_one_unit(other.dtype) and all(map(_placed, (one, other)))
+
+
+def _placed(attribute: Attribute) -> bool:
+    """Whether its cells have ends: bins, and whole units from below."""
+    dtype = attribute.dtype
+    if not attribute.points or (attribute.kind == "values" and dtype.continuous):
+        return False
+    amounts = [float(point) for point in dtype.amounts(attribute.points)]
+    return max(map(abs, amounts)) < WIDEST and amounts == sorted(amounts)
+
+
+def in_order(
+    attributes: Sequence[Attribute],
+    codes: Sequence[Codes],
+    columns: Sequence[Array],
+    pairs: Sequence[Order],
+    rng: np.random.Generator,
+) -> list[Array]:
+    """The columns as they are stored, in which the pairs are in order.
+
+    Bins whose values can be in order stay as they are. Others are exchanged between rows as far as that helps; of the rest the upper
+    column's bin moves up to the lower one's, or that one down, in half of the rows each. The values a <= b of bins that overlap or touch
+    get the density exp((a - b) / s), of which s keeps the mean of b - a over rows of such bins, those in the wrong order among
+    them, as noise makes as many the other way. A column of several pairs stays as the first one draws it.
+
+    Args:
+        attributes: of the columns.
+        codes: their cells.
+        columns: what would be stored: cells, in bins with a share of the way through the bin.
+        pairs: whose order is public.
+        rng: random numbers.
+
+    Privacy: post-processing; the order is public.
+    """
+    found, place = [column.copy() for column in columns], {attribute.name: i for i, attribute in enumerate(attributes)}
+    known = {i: _Cells(attributes[i]) for pair in pairs for i in (place[pair[0]], place[pair[1]])}
+    cells = {i: np.array(codes[i], dtype=np.int64) for i in known}
+    drawn = set[int]()
+    for low, high, strict in pairs:
+        i, j = place[low], place[high]
+        if {i, j} <= drawn:
+            continue  # no column is drawn twice
+        rows = np.flatnonzero((cells[i] < known[i].number) & (cells[j] < known[j].number))
+        gap = _gap(attributes[i], attributes[j], strict=strict)
+        fixed = [known[k].values(found[k][rows]) if k in drawn else None for k in (i, j)]
+
+        def ends(
+            i: int = i, j: int = j, rows: Integers = rows, gap: float = gap, fixed: Sequence[Array | None] = fixed
+        ) -> list[Array]:
+            one, other = (known[k].ends(cells[k][rows], values) for k, values in zip((i, j), fixed, strict=True))
+            return [one[0] + gap, one[1] + gap, *other]
+
+        a0, a1, b0, b1 = ends()
+        near = rows[(a1 >= b0) & (b1 >= a0)]
+        apart = known[j].values(found[j][near]) - known[i].values(found[i][near]) - gap
+        if not {i, j} & drawn:
+            _exchange([known[i], known[j]], [cells[i], cells[j]], [found[i], found[j]], rows, gap, rng)
+            a0, a1, b0, b1 = ends()
+        wrong, next_, before = b1 <= a0, known[j].reaching(a0), known[i].under(b1 - gap)
+        can_rise = (j not in drawn) & (next_ < known[j].number)
+        can_fall = (i not in drawn) & (before >= 0)
+        up = wrong & can_rise & ((rng.random(len(rows)) < 0.5) | ~can_fall)
+        down = wrong & can_fall & ~up
+        cells[j][rows[up]], cells[i][rows[down]] = next_[up], before[down]
+        a0, a1, b0, b1 = spans = ends()
+        close = np.flatnonzero((a1 >= b0) & (b1 > a0))
+        for part, a, b in _drawn([bound[close] for bound in spans], float(apart.mean()) if len(near) else 0.0, rng):
+            at = rows[close[part]]
+            if i not in drawn:
+                found[i][at] = known[i].stored(cells[i][at], a - gap)
+            if j not in drawn:
+                found[j][at] = known[j].stored(cells[j][at], b)
+        drawn |= {i, j}
+    return found
+
+
+def _gap(one: Attribute, other: Attribute, *, strict: bool) -> float:
+    """How far the upper value is above the lower one at least, so that it still is where both are rounded."""
+    (by, decimals), (other_by, other_decimals) = (
+        coarseness(each) if each.kind == "bins" else (1, None) for each in (one, other)
+    )
+    if not one.dtype.continuous:
+        return float(max(by, other_by)) if strict else 0.0 if other_by <= by else float(other_by)
+    digits = [each for each in (decimals, other_decimals) if each is not None]
+    return 10.0 ** -min(digits) if strict and digits else 0.0
+
+
+def _exchange(
+    known: Sequence["_Cells"],
+    cells: Sequence[Integers],
+    columns: Sequence[Array],
+    rows: Integers,
+    gap: float,
+    rng: np.random.Generator,
+) -> None:
+    """Exchange values, in place, of rows in the wrong order and of rows that are apart in the right one, where that brings both nearer.
+
+    So no column's distribution changes, nor the mean difference: noise makes about as many rows that are too far apart as rows in the
+    wrong order.
+    """
+    low, high = known
+
+    def wrong(a: Integers, b: Integers) -> Array:
+        """How far cells are in the wrong order; 0 where they are in the right one."""
+        return np.where(high.high[b] <= low.low[a] + gap, low.low[a] + gap - high.low[b], 0.0)
+
+    def split(at: Integers) -> tuple[Integers, Integers]:
+        a, b = cells[0][at], cells[1][at]
+        return at[wrong(a, b) > 0], at[low.high[a] + gap < high.low[b]]
+
+    bad, good = split(rows)
+    some = np.concatenate([bad, rng.permutation(good)[: POOL * len(bad)]])
+    for _ in range(ROUNDS):
+        bad, good = map(rng.permutation, split(some))
+        both = min(len(bad), len(good))
+        if not both:
+            return
+        r, s = bad[:both], good[:both]
+        (a, b), (c, d) = ((cells[0][at], cells[1][at]) for at in (r, s))
+        nearer, lower = wrong(a, d) + wrong(c, b) < wrong(a, b), rng.random(both) < 0.5
+        for k, chosen in enumerate((nearer & lower, nearer & ~lower)):
+            x, y = r[chosen], s[chosen]
+            for values in (cells[k], columns[k]):
+                values[x], values[y] = values[y], values[x]
+
+
+@final
+class _Cells:
+    """The cells of an attribute in its type's unit: [low, high) of each; whole units hold what lies between them and the next one."""
+
+    def __init__(self, attribute: Attribute) -> None:
+        if attribute.kind == "integers":
+            first, last = map(int, attribute.points)
+            self.low = np.arange(first, last + 1, dtype=np.float64)
+            self.high = self.low + 1
+        elif attribute.kind == "values":
+            self.low = np.array(attribute.dtype.amounts(attribute.points), dtype=np.float64)
+            self.high = self.low + 1
+        else:
+            lows, highs = zip(*attribute.held, strict=True)
+            self.low = np.array(lows, dtype=np.float64)
+            # Where values have no unit bins end where the next one begins.
+            units = np.array([float(high) + 1 for high in highs])
+            self.high = np.append(self.low[1:], float(highs[-1])) if attribute.dtype.continuous else units
+        self.number = len(self.low)
+        self.shares = attribute.kind == "bins"
+
+    def values(self, stored: Array) -> Array:
+        """The values that are stored; of single ones the middle of their unit."""
+        cell = np.floor(stored).astype(np.int64)
+        share = stored - cell if self.shares else 0.5
+        found: Array = self.low[cell] + share * (self.high[cell] - self.low[cell])
+        return found
+
+    def ends(self, cells: Integers, values: Array | None) -> tuple[Array, Array]:
+        """The ends of cells, or values in their place."""
+        return (self.low[cells], self.high[cells]) if values is None else (values, values)
+
+    def reaching(self, least: Array) -> Integers:
+        """The first cells with values of at least so much; ``number`` where there is none."""
+        return np.searchsorted(self.high, least, side="right")
+
+    def under(self, most: Array) -> Integers:
+        """The last cells with values below so much; -1 where there is none."""
+        return np.searchsorted(self.low, most, side="left") - 1
+
+    def stored(self, cells: Integers, values: Array) -> Array:
+        """Values as they are stored, each in its cell."""
+        if not self.shares:
+            return cells.astype(np.float64)
+        widths = np.maximum(self.high[cells] - self.low[cells], np.finfo(np.float64).tiny)  # a bin may hold no value
+        share = np.clip((values - self.low[cells]) / widths, 0, 1)
+        found: Array = np.minimum(cells + share, np.nextafter(cells + 1.0, 0))
+        return found
+
+
+def _drawn(spans: Sequence[Array], mean: float, rng: np.random.Generator) -> Iterator[tuple[Any, Array, Array]]:
+    """(rows, a, b) of pairs a <= b in the spans (low of a, high of a, low of b, high of b), with that mean of b - a, in parts."""
+    rows = len(spans[0])
+    if not rows:
+        return
+    some = rng.choice(rows, min(rows, TRIED), replace=False)
+    tried, u, v = [bound[some] for bound in spans], rng.random(len(some)), rng.random(len(some))
+    widths = float(np.mean(spans[1] - spans[0] + spans[3] - spans[2])) or 1.0
+    low, high = math.log(widths) - 7, math.log(widths) + 7
+    for _ in range(STEPS // 2):
+        middle = (low + high) / 2
+        a, b = _pair(tried, math.exp(middle), u, v)
+        low, high = (middle, high) if float(np.mean(b - a)) < mean else (low, middle)
+    for start in range(0, rows, ROWS):
+        part = slice(start, start + ROWS)
+        parts = [bound[part] for bound in spans]
+        a, b = _pair(parts, math.exp(low), rng.random(len(parts[0])), rng.random(len(parts[0])))
+        yield part, a, b
+
+
+def _pair(spans: Sequence[Array], scale: float, u: Array, v: Array) -> tuple[Array, Array]:
+    """a in [a0, a1) and b in [b0, b1), a <= b, of the density exp(-(b - a) / scale), from even u and v.
+
+    Below b0 the density of a is exp(a / scale), and above it 1 - exp(-(b1 - a) / scale), whose integral is inverted by bisection.
+    """
+    a0, a1, b0, b1 = spans
+    top = np.maximum(np.minimum(a1, b1), a0)
+    split = np.clip(b0, a0, top)
+    first = scale * -np.expm1(-np.maximum(b1 - split, 0) / scale) * -np.expm1(-(split - a0) / scale)
+
+    def integral(end: Array) -> Array:
+        found: Array = (end - split) - scale * (
+            np.exp(-np.maximum(b1 - end, 0) / scale) - np.exp(-np.maximum(b1 - split, 0) / scale)
+        )
+        return found
+
+    rest = np.maximum(integral(top), 0)
+    apart = split >= top
+    share = np.where(apart, 1.0, np.divide(first, first + rest, out=np.ones_like(first), where=first + rest > 0))
+    early = u < share
+    lower = split + scale * np.log1p(
+        np.divide(u, share, out=np.zeros_like(u), where=early) * np.expm1(-(split - a0) / scale)
+    )
+    low, high, wanted = split.copy(), top.copy(), np.maximum(u - share, 0) * (first + rest)
+    for _ in range(STEPS):
+        middle = (low + high) / 2
+        over = integral(middle) > wanted
+        low, high = np.where(over, low, middle), np.where(over, middle, high)
+    a = np.where(early, lower, low)
+    start = np.maximum(a, b0)
+    b = start - scale * np.log1p(v * np.expm1(-np.maximum(b1 - start, 0) / scale))
+    return a, np.maximum(b, a)

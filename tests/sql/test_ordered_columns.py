@@ -1,0 +1,174 @@
+"""A CHECK that one column is never below another holds for all synthetic rows, and none is left out for it."""
+
+import pytest
+
+from duckdb_dp.sql.ordered_columns import _orders
+from tests.conftest import Loaded
+
+MONTHS = "low := '2022-01-01', high := '2024-03-31', step := '1 month'"
+WEEKS = "low := '2021-12-27', high := '2024-04-07', step := '7 days'"
+STAYS = """
+CREATE TABLE patients (pid INTEGER PRIMARY KEY, sex BIGINT); INSERT INTO patients SELECT i, i % 2 FROM range(200) r(i);
+CREATE TABLE wards AS SELECT i AS ward, i % 3 AS kind FROM range(12) r(i);
+CREATE TABLE stays (pid INTEGER, ward INTEGER, first {type}, last {type}, acute BOOLEAN, CHECK ({check}));
+INSERT INTO stays SELECT i % 200, i // 200, f, f + {later}, i % 3 = 0 FROM (SELECT i, {first} AS f FROM range(2000) r(i));
+CALL dp_attribute('patients', 'sex', low := 0, high := 1)
+"""
+KINDS = {
+    "dates": ("DATE", "DATE '2022-01-01' + ((i * 37) % 700)::INTEGER", "(i * i % 9)::INTEGER", MONTHS, MONTHS),
+    "weeks": ("DATE", "DATE '2022-01-01' + ((i * 37) % 700)::INTEGER", "(i * i % 9)::INTEGER", MONTHS, WEEKS),
+    "days": (
+        "DATE", "DATE '2022-01-01' + ((i * 37) % 700)::INTEGER", "(i * i % 9)::INTEGER", MONTHS,
+        "low := '2022-01-01', high := '2024-03-31'"
+    ),
+    "moments": ("TIMESTAMP", "TIMESTAMP '2022-01-01' + to_hours((i * 37) % 16000)", "to_hours(i * i % 99)", MONTHS, MONTHS),
+    "prices": ("DECIMAL(9,2)", "(i * 37 % 900)::DECIMAL(9,2)", "(i * i % 9)::DECIMAL(9,2)", *("low := 0, high := 910, step := 70",) * 2),
+    "numbers": ("DOUBLE", "(i * 37 % 900)::DOUBLE", "(i * i % 9)", *("low := 0, high := 910, step := 70, decimals := 0",) * 2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "check", ["last >= first", "first <= last AND acute IS NOT NULL", "last IS NULL OR first <= last"]
+)
+@pytest.mark.parametrize("made", ["rows", "links"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_row_is_left_out(exact: Loaded, kind: str, made: str, check: str) -> None:
+    type_, first, later, low, high = KINDS[kind]
+    tables = STAYS.format(type=type_, check=check, first=first, later=later).rpartition(";")[0]
+    exact(tables)
+    exact(
+        "CALL dp_protect('stays', unit := 'pid', max_rows := 10, rho := 1e6)"
+        if made == "links"
+        else "CALL dp_protect('stays', rho := 1e6)"
+    )
+    for column, domain in (("first", low), ("last", high)):
+        exact(f"CALL dp_attribute('stays', '{column}', {domain})")
+    exact("CALL dp_attribute('stays', 'acute')")
+    names = ["stays"]
+    if made == "links":
+        names = ["patients", "stays"]
+        exact(
+            "CALL dp_protect('patients', rho := 1e6); CALL dp_attribute('patients', 'sex', low := 0, high := 1); CALL dp_public('wards')"
+        )
+        exact("CALL dp_link('stays', \"references\" := {'pid': 'patients.pid', 'ward': 'wards.ward'})")
+    steps = exact(f"CALL dp_synthesize_database('main', target := 'syn', tables := {names}, rho := 1)")
+    assert "which a constraint forbids" not in str(steps)
+    ((rows, wrong),) = exact("SELECT count(*), count(*) FILTER (last < first) FROM syn.stays")
+    assert wrong == 0
+    assert rows > 1500
+    ((real, synthetic),) = exact(
+        "SELECT (SELECT avg(last - first) FROM stays), (SELECT avg(last - first) FROM syn.stays)"
+    )
+    assert synthetic < 4 * real
+
+
+def test_a_column_that_is_always_below_another(exact: Loaded) -> None:
+    """Strictly so, of moments that are as coarse as their bins, and without CHECK half of the rows of a bin are in the wrong order."""
+    exact("""CREATE TABLE calls (start TIMESTAMP, over TIMESTAMP, CHECK (start < over)); CREATE VIEW free AS FROM calls;
+        INSERT INTO calls SELECT t, t + to_seconds(30 + i % 4000) FROM (SELECT i, TIMESTAMP '2024-01-01' + to_minutes(i * 7) AS t
+        FROM range(4000) r(i)); CALL dp_protect('calls', rho := 1e6); CALL dp_protect('free', rho := 1e6)""")
+    for name in ("calls", "free"):
+        for column in ("start", "over"):
+            exact(
+                f"CALL dp_attribute('{name}', '{column}', low := '2024-01-01', high := '2024-01-22', step := '1 day')"
+            )
+        exact(f"CREATE TABLE {name}_made AS FROM dp_synthesize('{name}', rho := 10)")
+    assert exact("SELECT count(*) FILTER (start >= over) FROM calls_made") == [(0,)]
+    ((wrong,),) = exact("SELECT avg((start >= over)::INTEGER) FROM free_made")
+    assert wrong > 0.3
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("(b >= a)", [("a", "b", False)]),
+        ("(a < b)", [("a", "b", True)]),
+        ('(("x y" > a) AND (c = 1))', [("a", "x y", True)]),
+        ("(b BETWEEN a AND c)", [("a", "b", False), ("b", "c", False)]),
+        ("((b IS NULL) OR (b >= a))", [("a", "b", False)]),
+        ("((c IS NULL) OR (b >= a))", []),
+        ("((c = 1) OR (b >= a))", []),
+        ("(NOT (b >= a))", []),
+        ("(b >= (a + 1))", []),
+        ("(b >= 1)", []),
+        ("(a >= a)", []),
+        ("((", []),
+    ],
+)
+def test_what_a_condition_says(text: str, found: list[tuple[str, str, bool]]) -> None:
+    assert [*_orders(text, ["a", "b", "c", "x y"])] == found
+
+
+FREE = """
+CREATE TABLE stays AS SELECT f AS "First", f + (i % 9)::INTEGER AS last, i % 2 AS acute, f::TIMESTAMP AS at, i::DOUBLE AS x
+FROM (SELECT i, DATE '2022-01-01' + (i * 37 % 700)::INTEGER AS f FROM range(2000) r(i));
+CALL dp_protect('stays', rho := 1e6); CALL dp_attribute('stays', 'First', {months});
+CALL dp_attribute('stays', 'acute', low := 0, high := 1);
+"""
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "CALL dp_attribute('stays', 'last', {words}, at_least := 'FIRST')",
+        "CALL dp_attributes('stays', {{'last': {shape}}})",
+    ],
+)
+def test_a_declared_order_holds_for_all_rows(exact: Loaded, said: str) -> None:
+    """A file has no CHECK, so its curator says so; what is asked of other functions stays the request that it was."""
+    exact(FREE.format(months=MONTHS))
+    exact(f"CALL dp_attribute('stays', 'last', {MONTHS})")
+    exact("FROM dp_marginals('stays', ['First', 'last'], rho := 1)")
+    exact("CREATE TABLE apart AS FROM dp_synthesize('stays', rho := 1)")
+    charges = exact.charges()
+    shape = "{'low': '2022-01-01', 'high': '2024-03-31', 'step': '1 month', 'at_least': 'first'}"
+    exact(said.format(words=MONTHS, shape=shape))
+    exact("FROM dp_marginals('stays', ['First', 'last'], rho := 1)")
+    exact("FROM dp_synthesize('stays', attributes := ['last', 'acute'], rho := 0.5)")
+    assert exact.charges() == charges + 1  # the marginal is the stored one
+    exact("CREATE TABLE made AS FROM dp_synthesize('stays', rho := 1)")
+    wrong = 'SELECT avg((last < "First")::INTEGER) FROM {}'
+    assert exact(wrong.format("made")) == [(0,)]
+    assert exact(wrong.format("apart"))[0][0] > 0.2
+    exact(f"CALL dp_attribute('stays', 'last', {MONTHS})")  # declared again without it
+    assert exact(wrong.format("dp_synthesize('stays', rho := 1)"))[0][0] > 0.2
+    assert exact.charges() == charges + 2  # which is the first request again
+
+
+def test_links_keep_a_declared_order(exact: Loaded) -> None:
+    exact("""CREATE TABLE patients (pid INTEGER PRIMARY KEY, sex INTEGER); INSERT INTO patients SELECT i, i % 2 FROM range(200) r(i);
+        CREATE TABLE wards AS SELECT i AS ward, i % 3 AS kind FROM range(12) r(i); CREATE TABLE stays AS SELECT (i % 200)::INTEGER AS pid,
+        i // 200 AS ward, DATE '2022-01-01' + (i * 37 % 700)::INTEGER AS d, d + (i % 9)::INTEGER AS e FROM range(2000) r(i);
+        CALL dp_link('stays', "references" := {'pid': 'patients.pid', 'ward': 'wards.ward'}); CALL dp_public('wards');
+        CALL dp_protect(['patients', 'stays'], unit := 'patients.pid', rho := 1e6, max_rows := {'stays': 10});
+        CALL dp_attribute('patients', 'sex', low := 0, high := 1)""")
+    exact(f"CALL dp_attribute('stays', 'd', {MONTHS}); CALL dp_attribute('stays', 'e', {WEEKS}, at_least := 'd')")
+    steps = exact("CALL dp_synthesize_database('main', target := 'syn', tables := ['patients', 'stays'], rho := 1)")
+    assert "links to patients and wards" in [step[2] for step in steps]
+    assert exact("SELECT count(*) FILTER (e < d), count(*) > 1500 FROM syn.stays") == [(0, True)]
+
+
+def test_a_declared_order_is_kept_in_files(exact: Loaded) -> None:
+    exact(FREE.format(months=MONTHS))
+    exact(f"CALL dp_attribute('stays', 'last', {MONTHS}, at_least := 'First')")
+    path = exact.folder / "domain.toml"
+    exact(f"CALL dp_attributes('stays', save := '{path}')")
+    assert 'at_least = "First"' in path.read_text()
+    exact("CALL dp_attribute('stays', 'last', remove := true)")
+    exact(f"CALL dp_attributes('stays', '{path}')")
+    assert exact("SELECT count(*) FROM dp_synthesize('stays', rho := 1) WHERE last < \"First\"") == [(0,)]
+
+
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        ("'last'", "name another column"),
+        ("'at'", "name another column"),
+        ("'acute'", "name another column"),
+        ("'end'", "end"),
+        ("3", "3"),
+    ],
+)
+def test_an_order_that_cannot_be_is_refused(exact: Loaded, other: str, why: str) -> None:
+    exact(FREE.format(months=MONTHS))
+    assert why in exact.refused(f"CALL dp_attribute('stays', 'last', {MONTHS}, at_least := {other})")
