@@ -21,6 +21,7 @@ from duckdb_dp.sql.measured_pairs import pairs_note, too_large_note
 from duckdb_dp.sql.own_names import bound
 from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis.links.columns import check_promise, left_out
+from duckdb_dp.synthesis.table.in_order import IN_ORDER
 
 
 @final
@@ -257,10 +258,12 @@ def _make_by_levels(cursor: duckdb.DuckDBPyConnection, step: Step, rows: str) ->
 
 
 def _notes(step: Step) -> list[str]:
-    """What a step leaves out: links above a bound, pairs, and at the last step of a table what this says of its columns."""
+    """What a step leaves out, links above a bound and pairs; what it keeps in order; and at a table's last step this table's notes."""
     assert step.request is not None
     cut = left_out(step.request) if step.kind != "rows" else None
-    return [*filter(None, [cut, too_large_note(step.request)]), *(step.target.notes if step.last else [])]
+    pairs = dict(step.request.options).get(IN_ORDER, ()) if step.kind != "parents" else ()
+    ordered = ", ".join(f"{upper} never below {lower}" for lower, upper, _ in pairs)
+    return [*filter(None, [cut, ordered, too_large_note(step.request)]), *(step.target.notes if step.last else [])]
 
 
 def row(number: int, step: Step) -> dict[str, Any]:

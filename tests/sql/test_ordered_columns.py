@@ -145,6 +145,7 @@ def test_links_keep_a_declared_order(exact: Loaded) -> None:
     exact(f"CALL dp_attribute('stays', 'd', {MONTHS}); CALL dp_attribute('stays', 'e', {WEEKS}, at_least := 'd')")
     steps = exact("CALL dp_synthesize_database('main', target := 'syn', tables := ['patients', 'stays'], rho := 1)")
     assert "links to patients and wards" in [step[2] for step in steps]
+    assert "e never below d" in steps[-1][-1]
     assert exact("SELECT count(*) FILTER (e < d), count(*) > 1500 FROM syn.stays") == [(0, True)]
 
 
