@@ -58,7 +58,10 @@ def beyond(
         read: the columns that it reads, as they stand in it, each by its values.
         conditions: what all rows satisfy; those of these columns alone leave values out.
     """
-    columns = [_Listed.of(f"x{i}", text, one, node) for i, (text, one) in enumerate(read.items())]
+    columns = [
+        _Listed.of(f"x{i}", text, one, node) or _of_steps(f"x{i}", text, one, node)
+        for i, (text, one) in enumerate(read.items())
+    ]
     listed = {one.text: one for one in columns if one is not None}
     if len(listed) < len(read) or math.prod(one.size + 1 for one in listed.values()) > MAX_CELLS:
         return None
@@ -86,7 +89,7 @@ class _Listed:
 
     Attributes:
         name: of the values.
-        text: of the column, as it stands in the expression.
+        text: of the column, as it stands in the expression, or of what rounds it there.
         size: how many values there are.
         rows: SQL of these and NULL.
         end: where each value stands for a day, an hour, a minute or a second, the name of its last moment; else ''.
@@ -128,11 +131,78 @@ class _Listed:
         return cls(name=name, text=text, size=size, rows=rows, end=end if step > 1 else "")
 
 
+_STEPS = (exp.Floor, exp.Ceil, exp.Trunc, exp.Round, exp.Cast, exp.TryCast)
+"""What makes whole numbers of a number, or such with a few decimals, and never a smaller one of a larger."""
+
+_WHOLE = {"TINYINT", "SMALLINT", "INT", "BIGINT", "INT128", "UTINYINT", "USMALLINT", "UINT", "UBIGINT"}
+
+
+def _of_steps(name: str, text: str, attribute: Attribute, node: exp.Expr) -> _Listed | None:
+    """What rounds a FLOAT or DOUBLE in bins, as in floor(x / 5) * 5: all values between those of the first and the last edge.
+
+    None where the column stands outside of that too, or is not just multiplied by, divided by or added to numbers in it.
+    """
+    if attribute.kind != "bins" or attribute.other or not attribute.dtype.continuous:
+        return None
+    around = [one.find_ancestor(*_STEPS) for one in node.find_all(exp.Column) if one.sql("duckdb") == text]
+    if None in around or len({one.sql("duckdb") for one in around if one is not None}) != 1 or around[0] is None:
+        return None
+    step, decimals = around[0], _decimals(around[0])
+    if decimals is None or (decimals and attribute.type == "FLOAT") or not _is_linear(step.this):
+        return None
+
+    def at(point: Scalar) -> str:
+        value = f"CAST({float(point)!r} AS {attribute.type})"
+        return step.sql("duckdb").replace(text, value)
+
+    first, last = attribute.points[0], attribute.points[-1]
+    with alone() as connection:
+        asked = f"SELECT TRY({at(first)})::DOUBLE, TRY({at(last)})::DOUBLE, typeof({at(first)})"
+        try:
+            *ends, type_ = connection.execute(asked).fetchall()[0]
+        except duckdb.Error:
+            return None
+    if not all(end is not None and abs(end) * 10**decimals < 2**53 for end in ends):
+        return None
+    low, high = sorted(round(end * 10**decimals) for end in ends)
+    if high - low >= MAX_CELLS:
+        return None
+    values = f"CAST(unnest(range({low}, {high + 1})) / 1e{decimals} AS {type_})"
+    return _Listed(
+        name=name, text=step.sql("duckdb"), size=high - low + 2, rows=f"SELECT {values} AS {name} UNION ALL SELECT NULL"
+    )
+
+
+def _decimals(step: exp.Expr) -> int | None:
+    """How many decimals rounding leaves; None where it does not leave a few."""
+    if isinstance(step, exp.Cast | exp.TryCast):
+        return 0 if step.args["to"].this.name in _WHOLE else None
+    digits = step.args.get("decimals")
+    text = "0" if digits is None else digits.sql("duckdb")
+    return int(text) if re.fullmatch(r"\d", text) else None
+
+
+def _is_linear(node: exp.Expr) -> bool:
+    """Whether a number is a column times a number plus a number: then none between two edges is beyond what these become."""
+    node = node.unnest()
+    if isinstance(node, exp.Add | exp.Sub | exp.Mul | exp.Div):
+        one, other = node.this.unnest(), node.expression.unnest()
+        if _is_number(other):
+            return _is_linear(one)
+        return _is_number(one) and not isinstance(node, exp.Div) and _is_linear(other)
+    return isinstance(node, exp.Column) or (isinstance(node, exp.Neg) and _is_linear(node.this))
+
+
+def _is_number(node: exp.Expr) -> bool:
+    node = node.this.unnest() if isinstance(node, exp.Neg) else node
+    return isinstance(node, exp.Literal) and not node.is_string
+
+
 def _renamed(node: exp.Expr, listed: Mapping[str, _Listed], *, end: bool = False) -> exp.Expr:
     """An expression over the listed values in place of columns, or over their last moments."""
 
     def one(inner: exp.Expr) -> exp.Expr:
-        found = listed.get(inner.sql("duckdb")) if isinstance(inner, exp.Column) else None
+        found = listed.get(inner.sql("duckdb")) if isinstance(inner, (exp.Column, *_STEPS)) else None
         return inner if found is None else exp.column(found.end if end and found.end else found.name)
 
     return node.copy().transform(one)

@@ -158,3 +158,36 @@ def test_what_is_not_listed_is_refused_or_found_as_before(tmp_path: Path, key: s
             "FROM dp_sql(?, epsilon := 1)", [f"SELECT {key} AS g, count(*) AS n FROM t GROUP BY g"]
         )
         assert "is declared in bins" in line
+
+
+STEPS = {
+    "floor(x / 5) * 5": True, "round(x)": True, "round(x, 1)": True, "CAST(x AS INTEGER)": True, "ceil(-x)": True, "trunc(x)": True,
+    "floor(x / 10) * 10 + 5": True, "floor(y)": True, "round(y / 3)": True, "CASE WHEN floor(x) > 3 THEN 'a' ELSE 'b' END": True,
+    "CAST(floor(x / 5) * 5 AS INTEGER)": True, "x::INT % 3": True, "'bin ' || floor(x / 10)::INT": True, "floor(x * -2 + 1)": True,
+    "floor(x) + floor(x)": True, "coalesce(floor(x), 0)": True, "CAST(y AS BIGINT) // 10": True, "floor(x / 20), round(y / 50)": True,
+    "x // 5": False, "floor(x) - x": False, "sqrt(x)": False, "floor(x * x)": False, "floor(10 / x)": False, "floor(x) + ceil(x)": False,
+    "round(x, -1)": False, "round(y, 1)": False, "floor(x * 1e300 * 1e300)": False,
+}  # fmt: skip
+"""Groups -> whether the edges of the bins say all of them."""
+
+
+@pytest.mark.parametrize(("key", "known"), STEPS.items())
+def test_rounded_numbers_in_bins_have_all_groups_between_the_edges(exact: Loaded, key: str, known: bool) -> None:
+    """A histogram of a DOUBLE, which has no values to list: each group that has rows is there, and what is not known is refused."""
+    exact(
+        "CREATE TABLE t AS SELECT (i * 37 % 1000) / 20.0::DOUBLE - 10 AS x, ((i * 31 % 777) / 7.0)::FLOAT AS y FROM range(4000) r(i)"
+    )
+    exact(
+        "CALL dp_protect('t', epsilon := 1e5, delta := 1e-9); CALL dp_attribute('t', 'x', low := -10, high := 40, step := 2.5)"
+    )
+    exact("CALL dp_attribute('t', 'y', bins := [0, 50, 111])")
+    asked = f"SELECT {key}, count(*) AS n FROM t GROUP BY ALL"
+    if not known:
+        assert "is declared in bins" in exact.refused(f"FROM dp_sql($${asked}$$, epsilon := 100)")
+        return
+    named = ", ".join(f"{one} AS k{i}" for i, one in enumerate(key.split(", ") if "round(y / 50)" in key else [key]))
+    asked, places = f"SELECT {named}, count(*) AS n FROM t GROUP BY ALL", named.count(" AS k")
+    truth = {row[:places]: row[places] for row in exact(asked)}
+    found = {row[:places]: row[places] for row in exact(f"FROM dp_sql($${asked}$$, epsilon := 1000)")}
+    assert truth.keys() <= found.keys()
+    assert all(abs(count - truth.get(group, 0)) < 0.5 for group, count in found.items())
