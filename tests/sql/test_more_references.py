@@ -47,6 +47,7 @@ def referring(db: Any, table: str) -> list[str]:
     return [row[1] for row in db(f"CALL dp_link('{table}')")]
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("constraints", [True, False])
 def test_the_advice_says_whose_rows_are_and_drops_no_other_reference(db: Any, constraints: bool) -> None:
     """A row may belong to two users: what is declared goes before constraints, which are known all the same."""
@@ -94,6 +95,7 @@ def test_the_last_declaration_counts_until_a_table_is_protected(db: Any) -> None
     assert len(db(LINK.format("messages", "{'id': 'messages.id'}"))) == 4
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("constraints", [True, False])
 def test_an_owner_that_is_named_twice_is_one(db: Any, constraints: bool) -> None:
     """A review names its guest and its booking, which names the guest: in synthetic rows both are the same guest."""
@@ -149,6 +151,7 @@ def test_keys_of_two_types_of_numbers_meet(db: Any, own: str, key: str) -> None:
     assert sum(abs({r[:2]: r[2] for r in made}.get(r[:2], 0) - r[2]) for r in real) <= 30
 
 
+@pytest.mark.slow
 def test_public_tables_are_copied_with_those_that_they_refer_to(db: Any) -> None:
     """Over any number of steps, by constraints and as declared; neither a cycle nor a private table stands in the way."""
     db("CREATE TABLE lands (land INTEGER PRIMARY KEY); INSERT INTO lands FROM range(3)")
@@ -181,6 +184,7 @@ def test_public_tables_are_copied_with_those_that_they_refer_to(db: Any) -> None
 FORBIDDEN = {"nobody": (["kind > 5"], 0), "parents": (["age > 5"], 300), "both": (["kind > 5", "age > 5"], 0)}
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("links", [False, True])
 @pytest.mark.parametrize(("checks", "left"), FORBIDDEN.values(), ids=FORBIDDEN)
 def test_tables_whose_rows_a_constraint_forbids_are_made_empty(
@@ -216,6 +220,7 @@ KEYED = {
 }
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("type_", KEYED)
 def test_a_column_that_refers_to_a_public_table_has_its_keys_as_values(db: Any, type_: str) -> None:
     """Declared with NULL, as the plan advises, rows without a reference are kept."""

@@ -27,6 +27,7 @@ KINDS = {
 }  # fmt: skip
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     "check", ["last >= first", "first <= last AND acute IS NOT NULL", "last IS NULL OR first <= last"]
 )
@@ -62,6 +63,7 @@ def test_no_row_is_left_out(exact: Loaded, kind: str, made: str, check: str) -> 
     assert synthetic < 4 * real
 
 
+@pytest.mark.slow
 def test_a_column_that_is_always_below_another(exact: Loaded) -> None:
     """Strictly so, of moments that are as coarse as their bins, and without CHECK half of the rows of a bin are in the wrong order."""
     exact("""CREATE TABLE calls (start TIMESTAMP, over TIMESTAMP, CHECK (start < over)); CREATE VIEW free AS FROM calls;
@@ -107,6 +109,7 @@ CALL dp_attribute('stays', 'acute', low := 0, high := 1);
 """
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     "said",
     [
@@ -149,6 +152,7 @@ def test_links_keep_a_declared_order(exact: Loaded) -> None:
     assert exact("SELECT count(*) FILTER (e < d), count(*) > 1500 FROM syn.stays") == [(0, True)]
 
 
+@pytest.mark.slow
 def test_a_declared_order_is_kept_in_files(exact: Loaded) -> None:
     exact(FREE.format(months=MONTHS))
     exact(f"CALL dp_attribute('stays', 'last', {MONTHS}, at_least := 'First')")
