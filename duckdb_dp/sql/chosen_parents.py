@@ -12,6 +12,7 @@ from duckdb_dp.request import units
 from duckdb_dp.sql import owners
 from duckdb_dp.sql.arguments import Arguments
 from duckdb_dp.sql.family import Family, Member, family
+from duckdb_dp.sql.family import Reference as FamilyReference
 from duckdb_dp.sql.links import Counted, Link
 from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis.database import Reference, Table
@@ -29,8 +30,14 @@ def drawn(session: Session, dataset: Dataset, references: Sequence[Reference]) -
     if owners.by_join(session, dataset):
         return [reference for reference in references if of_one(session, dataset, reference)]
     own = [{*_folded(unit)} for unit in units(dataset.unit)]
-    kept = [any(unit <= {*_folded(r.columns)} for unit in own) for r in references]
-    return [r for r, mine in zip(references, kept, strict=True) if mine or not _of_same_units(session, dataset, r)]
+    ones = [{*_folded(r.columns)} for r in references if of_one(session, dataset, r)]
+    found = []
+    for reference in references:
+        columns = {*_folded(reference.columns)}
+        # A parent whose key names the unit says it too.
+        if columns in ones or not (_of_same_units(session, dataset, reference) and columns not in own):
+            found += [reference] if not any(columns < one for one in ones) else []
+    return found
 
 
 def _of_same_units(session: Session, dataset: Dataset, reference: Reference) -> bool:
@@ -42,20 +49,34 @@ def _of_same_units(session: Session, dataset: Dataset, reference: Reference) -> 
 def of_one(session: Session, dataset: Dataset, reference: Reference) -> bool:
     """Whether one parent of each unit is counted: a child table refers by it to rows that are a unit's, and not to the unit.
 
-    It is the reference that says whose the child rows are, and the unit has a type whose equal values are the same ones.
+    It is the reference that says whose the child rows are, or one by a key that names the unit, as the rows do; and the unit has a type
+    whose equal values are the same ones.
     """
     if dataset.schema == SCHEMA or dataset.member is None or dataset.member.view is not None:
         return False
     found = family(session, dataset)
     member = found.member((dataset.catalog, dataset.schema, dataset.name))
-    if member is None or not member.references or found.member(member.references[0].parent) is None:
-        return False
-    first = member.references[0]
-    own = (_folded(first.parent), *_pairs(first.columns, first.parent_columns))
-    if own != (_folded(reference.parent), *_pairs(reference.columns, reference.key)):
+    if member is None or (led := _leading(found, member, reference)) is None:
         return False
     plain = owners.PLAIN | {"VARCHAR"}
-    return {*_folded(first.columns)} != {*_folded(member.owner)} and {*owners.owner_types(found, member)} <= plain
+    return {*_folded(led.columns)} != {*_folded(member.owner)} and {*owners.owner_types(found, member)} <= plain
+
+
+def _leading(found: Family, member: Member, reference: Reference) -> FamilyReference | None:
+    """The reference as one that leads a member's rows to rows of the same units; None where it does not."""
+    parent = found.member(reference.parent)
+    if parent is None or parent.name == member.name:
+        return None
+    first, pairs = member.references[0] if member.references else None, _pairs(reference.columns, reference.key)
+    own = None if first is None else (_folded(first.parent), _pairs(first.columns, first.parent_columns))
+    if own == (_folded(reference.parent), pairs):
+        return first
+    named = (
+        list(zip(_folded(member.owner), _folded(parent.owner), strict=True)) if parent.owner and member.owner else []
+    )
+    if not named or not {*named} <= {*pairs}:
+        return None
+    return FamilyReference(columns=reference.columns, parent=parent.name, parent_columns=reference.key)
 
 
 def of_parents(dataset: Dataset, table: Table | None, reference: Reference) -> Dataset:
@@ -90,11 +111,12 @@ def counted(session: Session, dataset: Dataset, link: Link, unit_key: str) -> Co
     found = family(session, dataset)
     member = found.member((dataset.catalog, dataset.schema, dataset.name))
     assert member is not None
-    first = member.references[0]
+    child, side = link.sides
+    first = _leading(found, member, side.reference)
+    assert first is not None
     parent = found.member(first.parent)
     assert parent is not None
-    texts = owners.as_texts(found, member)
-    child, side = link.sides
+    texts = owners.as_texts(found, member, first)
     of_parent = [attribute.name for attribute in side.attributes]
     of_child = [attribute.name for attribute in child.attributes]
     ours = _keyed(found, parent, of_parent, first.parent_columns, texts)

@@ -56,7 +56,7 @@ class Target:
     @property
     def read(self) -> tuple[str, ...]:
         """The columns that are read off a parent."""
-        return tuple(column for one in self.repeated for column in one.repeated.columns)
+        return tuple(column for one in self.repeated for column in one.read)
 
     @property
     def columns(self) -> dict[str, str]:
@@ -90,7 +90,7 @@ class Target:
         """
         table = self.table
         lost = [reference for reference in table.references if reference not in self.referring]
-        self.notes += [one.note for one in self.repeated]
+        self.notes += [one.note for one in self.repeated if one.read]
         if of_many:
             names = " or ".join(column for reference in of_many for column in reference.columns)
             self.notes.append(f"'{table.name[2]}' has no column of the unit, so its rows get no {names}")
@@ -240,8 +240,8 @@ class Target:
         held = [name for name in names if name not in self.read]
         rows = f"SELECT {_list(held)} FROM ({source})"
         for one in self.repeated:
-            rows = one.rows(rows, held)
-            held = [*held, *one.repeated.columns]
+            if one.read:
+                rows, held = one.rows(rows, held), [*held, *one.read]
         if self.read:
             rows = f"SELECT {_list(names)} FROM ({rows})"
         return self._apart(rows, names)

@@ -46,7 +46,7 @@ class Schema:
 
     def read(self, name: Name) -> list[str]:
         """The columns of a table that are read off a parent."""
-        return [column for one in self.repeated[name] for column in one.repeated.columns]
+        return [column for one in self.repeated[name] for column in one.read]
 
 
 def schema(session: Session, tables: Sequence[Table], copied: Mapping[Name, Table]) -> Schema:
@@ -74,7 +74,7 @@ def schema(session: Session, tables: Sequence[Table], copied: Mapping[Name, Tabl
         also[table.name] = [*found.values()]
         repeated[table.name] = tuple(repeated_references(table, known, filled))
         filled[table.name] = [*known, *(one.repeated for one in repeated[table.name])]
-        read = [column for one in repeated[table.name] for column in one.repeated.columns]
+        read = [column for one in repeated[table.name] for column in one.read]
         numbers[table.name] = (*numbers[table.name], *read)
     return Schema(tables=tables, copied=copied, numbered=numbers, keyed=keyed, also=also, repeated=repeated)
 

@@ -12,7 +12,7 @@ from duckdb_dp.errors import DPError
 from duckdb_dp.grouped_sums import GroupedSums, Lookup, Source
 from duckdb_dp.request import Request
 from duckdb_dp.sql import public_views
-from duckdb_dp.sql.family import Family, Member, family
+from duckdb_dp.sql.family import Family, Member, Reference, family
 from duckdb_dp.sql.session import Session
 from duckdb_dp.sql.unit_paths import WHOLE
 from duckdb_dp.synthesis.database import Name
@@ -170,9 +170,9 @@ def _from(found: Family, member: Member) -> str:
     return f"{table} {join} ({_led(found, member, texts)}) AS p ON {on}"
 
 
-def as_texts(found: Family, member: Member) -> list[bool]:
-    """Which columns of the reference that leads a member's rows to their owners are compared with the parent's as texts."""
-    first = member.references[0]
+def as_texts(found: Family, member: Member, reference: Reference | None = None) -> list[bool]:
+    """Which columns of a reference are compared with the parent's as texts; by default of that which leads rows to their owners."""
+    first = reference or member.references[0]
     parent = _parent(found, first.parent, member)
     pairs = [
         (_type(member, own), _type(parent, key)) for own, key in zip(first.columns, first.parent_columns, strict=True)

@@ -1,7 +1,7 @@
 """References that a table repeats of a parent, such as the guest of a review and of its booking: they are read off the parent."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 from duckdb_dp.counting.encode import quote
@@ -11,7 +11,7 @@ from duckdb_dp.synthesis.database import Name, Reference, Table
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepeatedReference:
-    """A reference whose columns the table and a parent of it have, under the same names and to the same table.
+    """A reference whose columns the table and a parent of it have, under the same names and to the same table, or as part of its key.
 
     Attributes:
         repeated: it.
@@ -21,18 +21,23 @@ class RepeatedReference:
     repeated: Reference
     drawn: Reference
 
+    @property
+    def read(self) -> tuple[str, ...]:
+        """The columns that are read off the parent; none that the drawn reference has too."""
+        return tuple(column for column in self.repeated.columns if column not in self.drawn.columns)
+
     def rows(self, rows: str, held: Sequence[str]) -> str:
         """SELECT of the rows that a SELECT with the columns ``held`` gives, with the columns that its parent has: NULL without one."""
         pairs = zip(self.drawn.columns, self.drawn.key, strict=True)
         on = " AND ".join(f"r.{quote(column)} = p.{quote(key)}" for column, key in pairs)
         ours = ", ".join(f"r.{quote(name)}" for name in held)
-        theirs = ", ".join(f"p.{quote(name)}" for name in self.repeated.columns)
+        theirs = ", ".join(f"p.{quote(name)}" for name in self.read)
         return f"SELECT {ours}, {theirs} FROM ({rows}) AS r LEFT JOIN {quote(self.drawn.parent[2])} AS p ON {on}"
 
     @property
     def note(self) -> str:
         """In words."""
-        return f"{', '.join(self.repeated.columns)} as in '{self.drawn.parent[2]}', which has it too"
+        return f"{', '.join(self.read)} as in '{self.drawn.parent[2]}', which has it too"
 
 
 def repeated_references(
@@ -47,10 +52,16 @@ def repeated_references(
     """
     held = {column for reference in drawn for column in reference.columns}
     for reference in table.references:
-        if reference in drawn or held & {*reference.columns} or reference.parent == table.name:
+        if reference in drawn or reference.parent == table.name:
             continue
         for one in drawn:
-            if _plain(reference) in map(_plain, filled.get(one.parent, ())):
+            known = dict(zip(one.columns, one.key, strict=True))
+            within = {*reference.columns} <= {*known}
+            # As the parent calls the columns: by the same names, or as the key to which the drawn reference leads.
+            columns = tuple(known[column] for column in reference.columns) if within else reference.columns
+            if (within or not held & {*reference.columns}) and (
+                _plain(replace(reference, columns=columns)) in map(_plain, filled.get(one.parent, ()))
+            ):
                 yield RepeatedReference(repeated=reference, drawn=one)
                 break
 

@@ -159,9 +159,12 @@ def _unlinked(lacking: Sequence[Table], tables: Sequence[Table], unit: Unit) -> 
 
 def _link(table: Table, reference: Reference) -> str:
     parent = reference.parent if reference.parent[0] else ("", table.name[1], reference.parent[2])
-    target = quoted_name(*_seen(parent), reference.key[0])
-    named = quoted_name(*_seen(table.name))
-    return f'CALL dp_link({named}, "references" := {{{quoted(reference.columns[0])}: {target}}}).'
+    targets = [quoted_name(*_seen(parent), key) for key in reference.key]
+    columns, named = list(map(quoted, reference.columns)), quoted_name(*_seen(table.name))
+    asked = f"{{{columns[0]}: {targets[0]}}}"
+    if len(columns) > 1:
+        asked = f"[{{'columns': [{', '.join(columns)}], 'references': [{', '.join(targets)}]}}]"
+    return f'CALL dp_link({named}, "references" := {asked}).'
 
 
 def _seen(name: Name) -> tuple[str, ...]:
