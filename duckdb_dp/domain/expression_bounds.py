@@ -97,7 +97,7 @@ def between(node: exp.Expr, known: Mapping[str, Bounds], declared: Mapping[str, 
 
 _BOUNDED = (
     exp.Nullif, exp.Neg, exp.Abs, exp.Floor, exp.Ceil, exp.Round, exp.Cast, exp.TryCast, exp.Sqrt, exp.Add, exp.Sub, exp.Mul,
-    exp.Div,
+    exp.Div, exp.IntDiv, exp.Mod,
 )  # fmt: skip
 """Whose bounds follow from those of their first operand, and of their second."""
 
@@ -140,6 +140,8 @@ def _bounds(node: exp.Expr, known: _Known) -> Bounds | None:
         return one if exact else (math.floor(one[0]), math.ceil(one[1]))
     if isinstance(node, exp.Sqrt) and one[0] >= 0:
         return math.sqrt(one[0]), math.sqrt(one[1])
+    if isinstance(node, exp.IntDiv | exp.Mod):
+        return _divided(node, one)
     if isinstance(node, exp.Add | exp.Sub | exp.Mul | exp.Div):
         return _arithmetic(node, one, _bounds(node.expression, known))
     return None
@@ -161,6 +163,17 @@ def _arithmetic(node: exp.Expr, left: Bounds, right: Bounds | None) -> Bounds | 
     if isinstance(node, exp.Mul):
         return _hull([a * b for a in left for b in right])
     return None if right[0] <= 0 <= right[1] else _hull([a / b for a in left for b in right])
+
+
+def _divided(node: exp.Expr, one: Bounds) -> Bounds | None:
+    """Of // and % by a number; of others nothing is known."""
+    by = _number(node.expression)
+    if not by:
+        return None
+    if isinstance(node, exp.Mod):  # has the sign of what is divided
+        return max(one[0], -abs(by)) if one[0] < 0 else 0.0, min(one[1], abs(by)) if one[1] > 0 else 0.0
+    ends = sorted((one[0] / by, one[1] / by))
+    return float(math.floor(ends[0])), float(math.ceil(ends[1]))
 
 
 def _hull(values: list[float]) -> Bounds | None:
@@ -216,6 +229,12 @@ def _declared(node: exp.Column, known: _Known) -> Bounds:
         )
         raise DPError(f"{as_sql(node.name)} is {attribute.type}, and only numbers have a sum or an average; ask {ask}.")
     if not (math.isfinite(low) and math.isfinite(high)):  # an interval that is written is meant, beyond the domain too
+        if low > found[1] or high < found[0]:
+            name = identifier(node.name)
+            raise Unbounded(
+                f"{name} is beyond its declared bounds there, so that they do not say how much one row may add; write both ends: "
+                f"... FILTER (WHERE {name} BETWEEN ... AND ...)."
+            )
         low, high = max(low, found[0]), min(high, found[1])
     return min(low, high), max(low, high)
 

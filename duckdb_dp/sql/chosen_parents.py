@@ -37,7 +37,21 @@ def drawn(session: Session, dataset: Dataset, references: Sequence[Reference]) -
         # A parent whose key names the unit says it too.
         if columns in ones or not (_of_same_units(session, dataset, reference) and columns not in own):
             found += [reference] if not any(columns < one for one in ones) else []
-    return found
+    if len(found) <= 2:
+        return found  # of two ends the curator is told what makes their rows public
+    return [r for r in found if {*_folded(r.columns)} in [*own, *ones] or not _of_others(session, dataset, r)]
+
+
+def _of_others(session: Session, dataset: Dataset, reference: Reference) -> bool:
+    """Whether a reference leads to protected rows, other than the table's own, which its links neither protect nor may read."""
+    parent = session.ledger.dataset(*reference.parent)
+    if parent is None or (parent.catalog, parent.schema, parent.name) == (
+        dataset.catalog,
+        dataset.schema,
+        dataset.name,
+    ):
+        return False
+    return not session.ledger.public.holds(reference.parent, dataset)
 
 
 def _of_same_units(session: Session, dataset: Dataset, reference: Reference) -> bool:

@@ -89,7 +89,14 @@ def own_parent(session: Session, known: Mapping[Name, Table], dataset: Dataset, 
     if parent is None:
         return True
     if parent.unit is not None:
-        return _folded(side.reference.key) in [_folded(unit) for unit in units(parent.unit)]
+        columns, key = ([part.lower() for part in parts] for parts in (side.reference.columns, side.reference.key))
+        pairs = {*zip(columns, key, strict=True)}
+        # Column by column: crossed, the unit of a link would be another one than that of its parent.
+        return any(
+            {*zip(map(str.lower, own), map(str.lower, theirs), strict=False)} == pairs
+            for own in units(dataset.unit)
+            for theirs in units(parent.unit)
+        )
     table = catalog.find(known, side.reference.parent)
     return table is None or table.distinct(side.reference.key) or parent.schema == SCHEMA
 

@@ -1,14 +1,16 @@
 """CALL dp_link: which tables a table's rows refer to, declared, or taken from its FOREIGN KEY constraints."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain.domain import canonical
 from duckdb_dp.domain.types import column_type
-from duckdb_dp.errors import DPError, as_sql, nearest, quoted, quoted_name
+from duckdb_dp.errors import DPError, as_sql, few, nearest, quoted, quoted_name
+from duckdb_dp.request import units
 from duckdb_dp.sql import catalog
 from duckdb_dp.sql.arguments import (
     Arguments,
@@ -77,9 +79,12 @@ def rows(session: Session, arguments: Arguments, place: Place, seen: str) -> Row
     before = session.ledger.families.references(name) if dataset is None else session.ledger.link(dataset)
     pairs = [_resolved(table, known, columns, parent, key, place) for columns, parent, key in given]
     asked = with_roles(name, pairs)
+    if dataset is not None:
+        said = set(map(_columns, declared_in(before)))  # of which another declaration is refused anyway
+        _check_unit(dataset, table, [reference for reference in asked if _columns(reference) not in said])
     if dataset is None and not all(_of_its_key(name, reference) for reference in asked):
         before = None  # until the table is protected, the last declaration counts
-    declared = _joined(name, asked, declared_in(before)) if given or before else table.references
+    declared = _joined(table, asked, declared_in(before)) if given or before else table.references
     references = with_constraints(table, declared)
     if not references:
         raise DPError(f"'{name[2]}' has no FOREIGN KEY; declare what it refers to: {EXAMPLE}.")
@@ -112,19 +117,48 @@ def declared_in(spec: str | None) -> tuple[Reference, ...]:
     return () if spec is None else tuple(map(Reference.from_json, json.loads(spec)["references"]))
 
 
-def _joined(name: Name, asked: Sequence[Reference], before: Sequence[Reference]) -> tuple[Reference, ...]:
+def _check_unit(dataset: Dataset, table: Table, asked: Sequence[Reference]) -> None:
+    """Refuse another parent for columns that name the unit, whose parent a FOREIGN KEY has said.
+
+    Raises:
+        DPError: there is one.
+    """
+    own = [frozenset(_folded(unit)) for unit in units(dataset.unit)]
+    known = {_columns(r): (r.parent, r.key) for r in table.references if _columns(r) in own}
+    for one in asked:
+        if _columns(one) in known and (one.parent, one.key) != known[_columns(one)]:
+            raise DPError(
+                f"{few(one.columns)} of '{dataset.name}' names the unit and refers to '{known[_columns(one)][0][2]}' by a FOREIGN KEY, "
+                "which stays."
+            )
+
+
+def _joined(table: Table, asked: Sequence[Reference], before: Sequence[Reference]) -> tuple[Reference, ...]:
     """References as they were declared before, those of the same columns as now; one of them at most is the table's own key."""
-    now, keyed = {_columns(r): r for r in asked}, any(_of_its_key(name, r) for r in asked)
-    kept = [r for r in before if _columns(r) in now or not (keyed and _of_its_key(name, r))]
+    now, keyed = {_columns(r): r for r in asked}, any(_of_its_key(table.name, r) for r in asked)
+    kept = [r for r in before if _columns(r) in now or not (keyed and _of_its_key(table.name, r))]
+    roles = {_columns(r): r.role for r in (*table.references, *kept)}
     found = {_columns(r): r for r in kept} | now
-    return with_roles(name, [(r.columns, r.parent, r.key) for r in found.values()])
+    return _with_roles(table.name, [(r, roles.get(_columns(r))) for r in found.values()], roles.values())
+
+
+def _with_roles(
+    name: Name, found: Sequence[tuple[Reference, str | None]], taken: Collection[str]
+) -> tuple[Reference, ...]:
+    """References with the roles that they have, as links were asked for by these; new ones have others."""
+    made = with_roles(name, [(r.columns, r.parent, r.key) for r, _ in found])
+    return tuple(
+        replace(one, role=role or (one.role if one.role not in taken else "_".join(one.columns)))
+        for one, (_, role) in zip(made, found, strict=True)
+    )
 
 
 def with_constraints(table: Table, declared: tuple[Reference, ...]) -> tuple[Reference, ...]:
     """References that are declared, and the FOREIGN KEYs of other columns."""
     named = set(map(_columns, declared))
     more = [reference for reference in table.references if _columns(reference) not in named]
-    return with_roles(table.name, [(r.columns, r.parent, r.key) for r in (*declared, *more)]) if more else declared
+    taken = {reference.role for reference in declared}
+    return (*declared, *(r if r.role not in taken else replace(r, role="_".join(r.columns)) for r in more))
 
 
 def _extends(spec: Mapping[str, Any], before: str | None) -> bool:

@@ -3,6 +3,7 @@
 import math
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.accounting.records import TOLERANCE
@@ -91,7 +92,9 @@ def plan(
     chosen_tables.check_target(known, source, target)
     found = chosen_tables.datasets(session, source, arguments.get("tables"))
     datasets = chosen_tables.bounded(found, arguments.get("max_rows"))
-    tables = with_referred_keys([chosen_tables.table_of(session, known, dataset) for dataset in datasets])
+    tables = [chosen_tables.table_of(session, known, dataset) for dataset in datasets]
+    keyed = with_referred_keys(drawn_references.referring(session, tables))
+    tables = [replace(table, keys=one.keys) for table, one in zip(tables, keyed, strict=True)]
     public = public_copies.public_parents(session, tables)
     ordered = parents_first([*tables, *(table for table in public if refers_by_keys(table, tables))])
     schema = drawn_references.schema(session, ordered, {table.name: table for table in public})

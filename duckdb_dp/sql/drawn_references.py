@@ -28,7 +28,7 @@ class Schema:
     """The tables that are made, and what becomes of their columns.
 
     Attributes:
-        tables: the tables, parents first, with the public ones that links lead to.
+        tables: the tables, parents first, with the public ones that links lead to, and with the references that are drawn.
         copied: the public tables.
         numbered: of each table the declared columns that are numbers, and those that are read off a parent.
         keyed: of each table the references that are drawn as any other column, with the attribute whose values are a public table's keys.
@@ -76,7 +76,9 @@ def schema(session: Session, tables: Sequence[Table], copied: Mapping[Name, Tabl
         filled[table.name] = [*known, *(one.repeated for one in repeated[table.name])]
         read = [column for one in repeated[table.name] for column in one.read]
         numbers[table.name] = (*numbers[table.name], *read)
-    return Schema(tables=tables, copied=copied, numbered=numbers, keyed=keyed, also=also, repeated=repeated)
+    return Schema(
+        tables=referring(session, tables), copied=copied, numbered=numbers, keyed=keyed, also=also, repeated=repeated
+    )
 
 
 def to_itself(session: Session, dataset: Dataset, table: Table, numbers: Sequence[str]) -> list[Reference]:
@@ -123,7 +125,8 @@ def references(
     known = [r for r in possible if r.parent in names and r.parent != table.name]
     known += itself
     made = [reference for reference in known if session.ledger.dataset(*reference.parent) is not None]
-    linking = len(known) == 2 and is_link(table, referring(session, tables, joined=False))
+    drawn = replace(table, references=tuple(chosen_parents.drawn(session, dataset, table.references)))
+    linking = len(known) == 2 and is_link(drawn, referring(session, tables, joined=False))
     if len(made) < len(known) and not (len(made) == 1 and linking):
         known = made  # links to a public table alone are of no unit
     return known, linking and len(known) == 2

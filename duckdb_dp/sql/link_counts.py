@@ -11,7 +11,7 @@ from duckdb_dp.domain.domain import Clique, Domain, canonical
 from duckdb_dp.request import units
 from duckdb_dp.sql import synthetic_tables
 from duckdb_dp.sql.links import DEGREE, LINKED, REPEATED, Link
-from duckdb_dp.sql.synthetic_tables import coded, codes_of, key_text, worded
+from duckdb_dp.sql.synthetic_tables import coded, codes_of, worded
 from duckdb_dp.synthesis.links.columns import counted_sides, unit_side
 
 LISTED = "listed AS MATERIALIZED (SELECT list(block) AS names, list(cells) AS lists FROM blocks)"
@@ -188,7 +188,7 @@ def _as_read(link: Link, end: int) -> list[str]:
     """SQL of the keys of a side as those of the synthetic table are read: whole numbers, or texts by their bytes; NULL for others."""
     held, as_text = [f"k{i}" for i in range(link.sides[end].width)], link.as_text[end]
     if link.sides[end].key.texts:
-        return held if as_text else [f"encode({key_text(key)})" for key in held]
+        return held if as_text else [f"encode(TRY_CAST({key} AS VARCHAR))" for key in held]
     return [f"TRY_CAST({f'decode({key})' if as_text else key} AS BIGINT)" for key in held]
 
 

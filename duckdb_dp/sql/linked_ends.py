@@ -32,10 +32,11 @@ def choose(
         DPError: no two ends are named.
     """
     own = dataset.name.lower()
-    chosen = []
+    chosen, roles_of = [], {reference.role.lower() for reference in references}
     for reference in references:
-        itself = reference.parent[2].lower() == own
-        found = tables.get(reference.role.lower()) or (None if itself else tables.get(reference.parent[2].lower()))
+        # A parent's name stands for its reference, but where another one is called so.
+        named = "" if reference.parent[2].lower() in {own, *roles_of} else reference.parent[2].lower()
+        found = tables.get(reference.role.lower()) or tables.get(named)
         if found is not None:
             chosen.append((reference, found))
     child = tables.get(own)

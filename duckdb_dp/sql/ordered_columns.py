@@ -7,7 +7,7 @@ from dataclasses import replace
 from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.request import Request
 from duckdb_dp.synthesis.database import Table
-from duckdb_dp.synthesis.table.in_order import IN_ORDER, Order, comparable
+from duckdb_dp.synthesis.table.in_order import IN_ORDER, SAID, Order, comparable
 
 
 def with_orders(request: Request, table: Table | None, attributes: Sequence[Attribute]) -> Request:
@@ -25,7 +25,10 @@ def with_orders(request: Request, table: Table | None, attributes: Sequence[Attr
     request = replace(request, attributes=plain)
     if not found:
         return request
-    return replace(request, options=tuple(sorted([*request.options, (IN_ORDER, tuple(dict.fromkeys(found)))])))
+    options = [*request.options, (IN_ORDER, tuple(dict.fromkeys(found)))]
+    if {*found} & {*_declared(attributes)}:
+        options.append((SAID, True))
+    return replace(request, options=tuple(sorted(options)))
 
 
 def _declared(attributes: Sequence[Attribute]) -> Iterator[Order]:

@@ -12,9 +12,6 @@ from duckdb_dp.errors import DPError, brief
 from duckdb_dp.grouped_sums import Sum
 from duckdb_dp.sql.typed import type_of
 
-_GUARDED = (exp.Case, exp.If, exp.Coalesce)
-"""What stands in these may be worked out of some rows alone, and what is NULL there of others."""
-
 _EVERYWHERE = (0, 127)
 """Numbers that all types hold."""
 
@@ -86,8 +83,18 @@ def check(
 
 
 def _guarded(one: exp.Expr, node: exp.Expr) -> bool:
-    guard = one.find_ancestor(*_GUARDED)
-    return guard is not None and any(guard is inner for inner in node.walk())
+    """Whether a part stands where some rows alone may get: not in the first condition of a CASE, or first in coalesce."""
+    part = one
+    while part is not node and (above := part.parent) is not None:
+        first = above.args.get("ifs", [None])[0] if isinstance(above, exp.Case) else above
+        if isinstance(above, exp.If) and part.arg_key != "this":
+            return True
+        if isinstance(above, exp.Case | exp.Coalesce) and part is not (
+            above.this if isinstance(above, exp.Coalesce) else first
+        ):
+            return True
+        part = above
+    return False
 
 
 def _check_one(node: exp.Expr, type_: str, ends: Bounds) -> None:

@@ -23,6 +23,7 @@ from duckdb_dp.noise.uniform import EntropySource
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.request import Request
 from duckdb_dp.sql.signing import ACCOUNT, CONNECTION
+from duckdb_dp.synthesis.table.in_order import IN_ORDER, SAID
 
 Found = TypeVar("Found")
 
@@ -166,11 +167,15 @@ class Session:
     def stored(self, request: Request, name: str | None) -> Release | None:
         """The stored release of a request with this name, or its newest release if no name is given."""
         ledger, private = self.ledger, self.bits.private
-        found = ledger.find(request.hash, private=private) if name is None else ledger.named(name, private=private)
-        if found is None or found.state != "stored" or found.request_hash != request.hash:
-            return None
-        self.read[found.id] = found
-        return found
+        # Rows that were drawn before a CHECK kept columns in order are paid for.
+        options, said = [option for option in request.options if option[0] != IN_ORDER], SAID in dict(request.options)
+        former = request if said else replace(request, options=tuple(options))
+        for one in dict.fromkeys([request.hash, former.hash]):
+            found = ledger.find(one, private=private) if name is None else ledger.named(name, private=private)
+            if found is not None and found.state == "stored" and found.request_hash == one:
+                self.read[found.id] = found
+                return found
+        return None
 
     def newest(self, dataset: Dataset, function: str) -> Release | None:
         """The newest stored release of that SQL function about a table.

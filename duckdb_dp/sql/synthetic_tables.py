@@ -87,12 +87,11 @@ class Key:
     @property
     def values(self) -> list[str]:
         """SQL of each column, NULL where it is not of that kind."""
-        names = [quote(column) for column in self.columns]
-        return [key_text(name) if self.texts else f"TRY_CAST({name} AS BIGINT)" for name in names]
+        return [f"TRY_CAST({quote(column)} AS {'VARCHAR' if self.texts else 'BIGINT'})" for column in self.columns]
 
 
 def key_text(column: str) -> str:
-    """SQL of a key as text. That of a whole number is the same in each type of numbers: 7 for 7.0 too."""
+    """SQL of a key as text, to be compared with one of another type: that of a whole number is the same in all, 7 for 7.0."""
     text = f"TRY_CAST({column} AS VARCHAR)"
     fractions = f"typeof({column}) IN ('DOUBLE', 'FLOAT') OR starts_with(typeof({column}), 'DECIMAL')"
     return f"CASE WHEN {fractions} THEN regexp_replace({text}, '[.]0+$', '') ELSE {text} END"

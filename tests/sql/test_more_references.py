@@ -248,3 +248,105 @@ def test_a_column_that_refers_to_a_public_table_has_its_keys_as_values(db: Any, 
 def label(value: str) -> str:
     """A literal as text."""
     return value.removeprefix("DATE ").strip("'").replace("''", "'")
+
+
+def test_the_parent_that_a_constraint_gives_the_unit_stays(db: Any) -> None:
+    """Its bound covers that parent; another one would be read uncharged."""
+    db(
+        "CREATE TABLE managers (id INTEGER PRIMARY KEY, age INTEGER); INSERT INTO managers FROM users; CALL dp_protect('managers', mu := 1)"
+    )
+    db(
+        "CREATE TABLE nights (id INTEGER REFERENCES users (id), room INTEGER); INSERT INTO nights SELECT i // 3, i % 9 FROM range(300) t(i)"
+    )
+    db("CALL dp_protect('nights', unit := 'id', max_rows := 3, mu := 1)")
+    found = db.refused(LINK.format("nights", "{'id': 'managers.id'}"))
+    assert "id of 'nights' names the unit and refers to 'users' by a FOREIGN KEY, which stays" in found
+    db(LINK.format("nights", "{'room': 'users.id'}"))
+    assert "which stays" in db.refused(LINK.format("nights", "{'id': 'managers.id'}"))
+    assert [row[2] for row in db("CALL dp_link('nights')")] == ["users(id)", "users(id)"]
+
+
+def test_roles_by_which_links_were_asked_for_stay(db: Any) -> None:
+    """What is declared later has another one, also where it leads to the same table."""
+    db("CREATE TABLE rooms (room INTEGER PRIMARY KEY); INSERT INTO rooms FROM range(9); CALL dp_public('rooms')")
+    db("CREATE TABLE nights (id INTEGER REFERENCES users (id), room INTEGER REFERENCES rooms (room), guide INTEGER)")
+    db("INSERT INTO nights SELECT i // 3, i % 9, i % 100 FROM range(300) t(i)")
+    protect(db, "nights")
+    before = [row[:3] for row in db("CALL dp_link('nights')")]
+    db(MAKE)
+    added = [row[:3] for row in db(LINK.format("nights", "{'guide': 'users.id'}"))]
+    assert added == [*before, ("guide", "guide", "users(id)")]
+    charges = db.charges()
+    db("DROP SCHEMA syn CASCADE")
+    notes = "; ".join(row[-1] or "" for row in db(MAKE))
+    assert "so guide, which refers to it, is left out" in notes
+    assert db.charges() == charges  # the links are those that were paid
+
+
+@pytest.mark.some(1)
+@pytest.mark.parametrize("constraints", [True, False])
+@pytest.mark.parametrize(
+    "owner", ["{'id': 'users.id'}", "[{'columns': ['id', 'course'], 'references': ['taken.id', 'taken.course']}]"]
+)
+def test_a_parent_whose_key_names_the_unit_goes_before_the_unit(db: Any, owner: str, constraints: bool) -> None:
+    """Marks of courses that students take, by (student, course), name the student too: each mark belongs to a course of its student."""
+    one, two = (
+        ("REFERENCES users (id)", ", FOREIGN KEY (id, course) REFERENCES taken (id, course)")
+        if constraints
+        else ("", "")
+    )
+    key = ", PRIMARY KEY (id, course)" if constraints else ""
+    db(f"CREATE TABLE taken (id INTEGER {one}, course VARCHAR, online BOOLEAN{key})")
+    db("INSERT INTO taken SELECT i, 'c' || j, (i + j) % 3 = 0 FROM range(100) t(i), range(3) u(j)")
+    db(f"CREATE TABLE marks (id INTEGER {one}, course VARCHAR, mark INTEGER{two})")
+    db("INSERT INTO marks SELECT id, course, CASE WHEN online THEN 1 ELSE 2 + id % 2 END FROM taken")
+    if not constraints:
+        db(LINK.format("taken", "{'id': 'users.id'}"))
+    db(LINK.format("marks", owner))
+    protect(db, "taken", "marks")
+    for other in ("{'id': 'users.id'}", "[{'columns': ['id', 'course'], 'references': ['taken.id', 'taken.course']}]"):
+        db(LINK.format("marks", other))
+    db("CALL dp_attribute('taken', 'online'); CALL dp_attribute('marks', 'mark', low := 1, high := 3)")
+    made = db(MAKE)
+    assert [row[2] for row in made if row[1] == "marks"] == ["rows", "parents in taken"]
+    found = "SELECT online, mark, count(*) FROM {0}marks JOIN {0}taken USING (id, course) JOIN {0}users USING (id) GROUP BY ALL ORDER BY ALL"
+    real, made = ({row[:2]: row[2] for row in db(found.format(schema))} for schema in ("", "syn."))
+    assert sum(made.values()) == 300
+    assert sum(abs(real.get(cell, 0) - made.get(cell, 0)) for cell in real | made) <= 80  # some 267 of rows dealt at random
+    assert db("SELECT count(*) FROM (FROM syn.marks GROUP BY id, course HAVING count(*) = 1)") > [(270,)]
+
+
+def test_columns_that_others_refer_to_number_no_rows_where_these_references_are_not_drawn(db: Any) -> None:
+    """A column that is no key, to which a later declaration says that others refer: the call was charged, and failed."""
+    db(
+        "CREATE TABLE bookings (id INTEGER PRIMARY KEY, guest INTEGER REFERENCES users (id), host INTEGER, nights INTEGER)"
+    )
+    db("INSERT INTO bookings SELECT i, i // 3, i * 7 % 100, i % 5 FROM range(300) t(i)")
+    db("CREATE TABLE reviews (guest INTEGER REFERENCES users (id), host INTEGER, stars INTEGER)")
+    db("INSERT INTO reviews SELECT guest, host, id % 5 FROM bookings")
+    protect(db, "bookings", "reviews")
+    db(LINK.format("reviews", "{'host': 'bookings.host'}"))
+    db(
+        "CALL dp_attribute('bookings', 'nights', low := 0, high := 4); CALL dp_attribute('reviews', 'stars', low := 0, high := 4)"
+    )
+    db(MAKE)
+    assert db("SELECT count(*) FROM syn.reviews SEMI JOIN syn.users ON guest = users.id") == [(300,)]
+
+
+def test_units_of_two_columns_are_the_same_ones_on_both_ends(db: Any) -> None:
+    """Crossed, (1, 2) of the links would be (2, 1) of their parents, and one bound would not hold for both."""
+    db(
+        "CREATE TABLE pairs (a INTEGER, b INTEGER, x INTEGER, PRIMARY KEY (a, b)); INSERT INTO pairs SELECT i // 9, i % 9, i % 3 FROM range(81) t(i)"
+    )
+    db("CREATE TABLE rooms (room INTEGER PRIMARY KEY); INSERT INTO rooms FROM range(9); CALL dp_public('rooms')")
+    db("CREATE TABLE stays AS SELECT a, b, r AS room FROM pairs, range(2) t(r)")
+    for table in ("pairs", "stays"):
+        db(f"CALL dp_protect('{table}', unit := [['a', 'b']], max_rows := 2, mu := 1e4)")
+    db(
+        "CALL dp_attribute('pairs', 'x', low := 0, high := 2); CREATE TABLE p AS FROM dp_synthesize('pairs', \"key\" := ['a', 'b'], mu := 1)"
+    )
+    crossed = "[{'columns': ['a', 'b'], 'references': ['pairs.b', 'pairs.a']}, {'columns': ['room'], 'references': ['rooms.room']}]"
+    db(LINK.format("stays", crossed))
+    assert "neither protect nor charge" in db.refused(
+        "FROM dp_links('stays', synthetic := {'pairs': 'p', 'rooms': 'rooms'}, mu := 1)"
+    )

@@ -16,7 +16,7 @@ from duckdb_dp.reconstruct.junction import Codes
 from duckdb_dp.request import Request
 from duckdb_dp.synthesis.base import Run, SyntheticTable, generator
 from duckdb_dp.synthesis.table import methods
-from duckdb_dp.synthesis.table.in_order import IN_ORDER, in_order, orders
+from duckdb_dp.synthesis.table.in_order import IN_ORDER, SAID, in_order, orders
 
 LEAST = 1e-16
 """Cost under which rows are not made unless their number is given: it would be noise of more than 10^8."""
@@ -33,7 +33,7 @@ ROUNDED = "rounded"
 
 def options(request: Request) -> methods.Options:
     """How the rows are made."""
-    given: dict[str, Any] = {name: value for name, value in request.options if name not in ("rows", IN_ORDER)}
+    given: dict[str, Any] = {name: value for name, value in request.options if name not in ("rows", IN_ORDER, SAID)}
     return methods.Options(method=request.mechanism, **given)  # type: ignore[arg-type]  # it checks the word itself
 
 

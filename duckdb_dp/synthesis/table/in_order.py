@@ -18,6 +18,9 @@ from duckdb_dp.request import Request
 IN_ORDER = "in_order"
 """Option of a request: (lower column, upper column, whether they always differ) of pairs whose order is public."""
 
+SAID = "order_declared"
+"""Name of an option: that who declared the columns says so, and not only a CHECK. Rows from before CHECKs were kept are still paid for."""
+
 Order = tuple[str, str, bool]
 
 TRIED, STEPS, ROWS = 4096, 40, 2**18
