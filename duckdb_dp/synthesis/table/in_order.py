@@ -96,9 +96,9 @@ def in_order(
         a0, a1, b0, b1 = ends()
         near = rows[(a1 >= b0) & (b1 >= a0)]
         apart = known[j].values(found[j][near]) - known[i].values(found[i][near]) - gap
-        if not {i, j} & drawn:
-            _exchange([known[i], known[j]], [cells[i], cells[j]], [found[i], found[j]], rows, gap, rng)
-            a0, a1, b0, b1 = ends()
+        free = [k for k, at in enumerate((i, j)) if at not in drawn]
+        _exchange([known[i], known[j]], [cells[i], cells[j]], [found[i], found[j]], rows, gap, free, rng)
+        a0, a1, b0, b1 = ends()
         wrong, next_, before = b1 <= a0, known[j].reaching(a0), known[i].under(b1 - gap)
         can_rise = (j not in drawn) & (next_ < known[j].number)
         can_fall = (i not in drawn) & (before >= 0)
@@ -134,9 +134,12 @@ def _exchange(
     columns: Sequence[Array],
     rows: Integers,
     gap: float,
+    free: Sequence[int],
     rng: np.random.Generator,
 ) -> None:
     """Exchange values, in place, of rows in the wrong order and of rows that are apart in the right one, where that brings both nearer.
+
+    The values of the columns that are free to be exchanged: not of one that another pair has drawn.
 
     So no column's distribution changes, nor the mean difference: noise makes about as many rows that are too far apart as rows in the
     wrong order.
@@ -160,9 +163,9 @@ def _exchange(
             return
         r, s = bad[:both], good[:both]
         (a, b), (c, d) = ((cells[0][at], cells[1][at]) for at in (r, s))
-        nearer, lower = wrong(a, d) + wrong(c, b) < wrong(a, b), rng.random(both) < 0.5
-        for k, chosen in enumerate((nearer & lower, nearer & ~lower)):
-            x, y = r[chosen], s[chosen]
+        nearer, which = wrong(a, d) + wrong(c, b) < wrong(a, b), rng.integers(len(free), size=both)
+        for number, k in enumerate(free):
+            x, y = r[nearer & (which == number)], s[nearer & (which == number)]
             for values in (cells[k], columns[k]):
                 values[x], values[y] = values[y], values[x]
 
