@@ -7,8 +7,9 @@ from typing import final
 
 from duckdb_dp.counting.encode import quote
 from duckdb_dp.domain import types
-from duckdb_dp.errors import quoted_name
+from duckdb_dp.errors import quoted, quoted_name
 from duckdb_dp.sql import declarations
+from duckdb_dp.sql.dp_link import ROWID
 from duckdb_dp.sql.repeated_references import RepeatedReference
 from duckdb_dp.sql.sibling_keys import SiblingKey, note
 from duckdb_dp.synthesis.database import Name, Reference, Table
@@ -292,7 +293,17 @@ class Target:
         dtype = types.find(self.table.columns[columns[0]])
         call = None if dtype is None else declarations.call(table, columns[0], dtype.declared_by)
         call = call if len(columns) == 1 else f"what CALL dp_attributes({table}) lists for each"
-        ways = list(filter(None, [call, *more]))
+        # Of a table without a key a column such as loan_id may be it.
+        numbers = [
+            name
+            for name in columns
+            if ROWID in self.table.columns and re.search(r"(?i)(^|_)(id|key|nr|no|number)$", name)
+        ]
+        key = [
+            f'if {name} identifies the rows: CALL dp_link({table}, "references" := {{{quoted(name)}: {quoted_name(self.table.name[2], name)}}})'
+            for name in numbers[:1]
+        ]
+        ways = list(filter(None, [*key, call, *more]))
         return f" (to keep {'it' if len(columns) == 1 else 'them'}: {', or '.join(ways)})" if ways else ""
 
 
