@@ -293,18 +293,18 @@ class Target:
         dtype = types.find(self.table.columns[columns[0]])
         call = None if dtype is None else declarations.call(table, columns[0], dtype.declared_by)
         call = call if len(columns) == 1 else f"what CALL dp_attributes({table}) lists for each"
-        # Of a table without a key a column such as loan_id may be it.
-        numbers = [
-            name
-            for name in columns
-            if ROWID in self.table.columns and re.search(r"(?i)(^|_)(id|key|nr|no|number)$", name)
-        ]
-        key = [
-            f'if {name} identifies the rows: CALL dp_link({table}, "references" := {{{quoted(name)}: {quoted_name(self.table.name[2], name)}}})'
-            for name in numbers[:1]
-        ]
-        ways = list(filter(None, [*key, call, *more]))
+        ways = list(filter(None, [self._own_key(columns), call, *more]))
         return f" (to keep {'it' if len(columns) == 1 else 'them'}: {', or '.join(ways)})" if ways else ""
+
+    def _own_key(self, columns: Sequence[str]) -> str | None:
+        """What keeps a column such as loan_id of a table without a key, where it may be the key; None where no column is called so."""
+        name = next((name for name in columns if re.search(r"(?i)(^|_)(id|key|nr|no|number)$", name)), None)
+        if name is None or ROWID not in self.table.columns:
+            return None
+        asked = f"{{{quoted(name)}: {quoted_name(self.table.name[2], name)}}}"
+        return (
+            f'if {name} identifies the rows: CALL dp_link({quoted_name(self.table.name[2])}, "references" := {asked})'
+        )
 
 
 def _names(text: str, column: str) -> bool:

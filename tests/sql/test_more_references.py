@@ -352,3 +352,16 @@ def test_units_of_two_columns_are_the_same_ones_on_both_ends(db: Any) -> None:
     assert "neither protect nor charge" in db.refused(
         "FROM dp_links('stays', synthetic := {'pairs': 'p', 'rooms': 'rooms'}, mu := 1)"
     )
+
+
+def test_the_key_of_a_table_without_constraints_is_kept_as_the_plan_advises(db: Any) -> None:
+    """A column that numbers rows would be noise as an attribute."""
+    db("CREATE TABLE loans AS SELECT i AS loan_id, i // 3 AS id, i % 4 AS kind FROM range(300) t(i)")
+    db(LINK.format("loans", "{'id': 'users.id'}"))
+    protect(db, "loans")
+    db("CALL dp_attribute('loans', 'kind', low := 0, high := 3)")
+    advice = LINK.format("loans", "{'loan_id': 'loans.loan_id'}")
+    assert f"if loan_id identifies the rows: {advice}, or" in db(MAKE[:-1] + ", plan := true)")[-1][-1]
+    db(advice)
+    db(MAKE)
+    assert db("SELECT count(DISTINCT loan_id), count(*) FROM syn.loans") == [(300, 300)]
