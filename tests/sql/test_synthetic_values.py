@@ -227,7 +227,11 @@ def test_links_that_older_versions_stored(exact: Loaded, monkeypatch: pytest.Mon
     call = "dp_links('links', synthetic := {'owners': 'owners_syn', 'pets': 'pets_syn'}, mu := 2000)"
     with monkeypatch.context() as older:
         older.setattr(link_columns, "SHARES", "none")
-        older.setattr(link_columns, "values", lambda _attribute, codes, _rng: np.asarray(codes, np.float64))
+        older.setattr(
+            link_columns,
+            "stored",
+            lambda _request, _attributes, codes, _rng: [np.asarray(one, np.float64) for one in codes],
+        )
         exact(f"FROM {call}")
     days = exact(f"SELECT DISTINCT day::VARCHAR FROM {call} ORDER BY 1")
     assert days == [("2020-01-16",), ("2020-07-02",)]
