@@ -156,9 +156,10 @@ class Sum:
         digits = int(self.norm.partition(",")[2].rstrip(")") or 0)
         smallest = -math.ceil(digits * math.log2(10))
         if self.bounded:
-            middle, lowest, near = math.frexp(self.largest)[1], self.former_lowest, self._nearest
-            if near:  # the rows of an owner add up, as all lie on one side
-                lowest = max(lowest, math.frexp(near)[1] - 1)
+            middle, lowest = math.frexp(self.largest)[1], self.former_lowest
+            near = max(self.low - self.centre, self.centre - self.high)
+            if near > 0:  # the rows of an owner add up, as all lie on one side
+                lowest = max(lowest, math.frexp(near**2 if self.square else near)[1] - 1)
             if self.norm != "DOUBLE":
                 lowest = max(lowest, (smallest - 1) * (2 if self.square else 1))
             else:
@@ -172,12 +173,6 @@ class Sum:
         if self.counts or (not self.bounded and self.norm != "DOUBLE"):
             return self.octaves[0]
         return math.frexp(self.largest)[1] - FRACTION if self.bounded else -FRACTION
-
-    @property
-    def _nearest(self) -> float:
-        """The least that one row adds, in absolute value; 0 where its value may be the centre."""
-        distance = max(self.low - self.centre, self.centre - self.high, 0.0)
-        return distance**2 if self.square else distance
 
     @property
     def numeric(self) -> bool:

@@ -147,6 +147,7 @@ UNBOUNDED = [*RANKED, *(select for select in WORKED_OUT if select.startswith(("S
 CHOSEN = [*(select for i, select in enumerate(SELECTS) if i in (0, 1, 4, 6, 9, 11, 12)), *RANKED, *WORKED_OUT]
 
 
+@pytest.mark.slow
 @pytest.mark.some(1, "backend")
 @pytest.mark.parametrize("key", KEYS)
 def test_sums_whose_bounds_are_chosen_are_duckdbs(exact: Any, put: Any, key: str) -> None:
