@@ -1,5 +1,6 @@
 """Links of tables whose rows are somebody's by a join: one unit is one parent with its children, whatever keys the tables hold."""
 
+import random
 from collections import Counter
 from collections.abc import Iterator
 
@@ -89,3 +90,49 @@ def test_which_references_are_drawn(db: Loaded, seed: int) -> None:
         references, _ = dp_links.references_of(session, dataset, dp_links.catalog.of(session, dataset))
         of_unit = table.parent.name.startswith("people")
         assert [chosen_parents.of_one(session, dataset, one) for one in references] == [not of_unit]
+
+
+@pytest.mark.some(2)
+@pytest.mark.parametrize("seed", range(12))
+def test_a_parent_by_a_key_that_names_the_unit_is_the_units_own(db: Loaded, seed: int) -> None:
+    """Marks of what people have taken name the person too, by whom they are owned: whatever keys dangle, are NULL, or repeat."""
+    rng = random.Random(seed)
+    suffix = f"{seed}"
+    db(f"CREATE TABLE who{suffix} (id INTEGER); INSERT INTO who{suffix} FROM range(8)")
+    db(f"CREATE TABLE taken{suffix} (id INTEGER, course VARCHAR, x INTEGER); CREATE TABLE marks{suffix} (n INTEGER, id INTEGER, course VARCHAR, y INTEGER)")  # fmt: skip
+    people, courses = [*range(9), None], ["a", "b", "C", "c", None]
+    taken = [(rng.choice(people), rng.choice(courses), rng.randrange(3)) for _ in range(30)]
+    marks = [(i, rng.choice(people), rng.choice(courses), rng.randrange(2)) for i in range(60)]
+    both = f"[{{'columns': ['id', 'course'], 'references': ['taken{suffix}.id', 'taken{suffix}.course']}}]"
+    for table in ("taken", "marks"):
+        db(f"CALL dp_link('{table}{suffix}', \"references\" := {{'id': 'who{suffix}.id'}})")
+    named = f"['who{suffix}', 'taken{suffix}', 'marks{suffix}'], unit := 'who{suffix}.id'"
+    db(f"CALL dp_protect({named}, max_rows := {{'taken{suffix}': 2, 'marks{suffix}': 3}}, rho := 100)")
+    db(f"CALL dp_link('marks{suffix}', \"references\" := {both})")
+    db(
+        f"CALL dp_attribute('taken{suffix}', 'x', low := 0, high := 2); CALL dp_attribute('marks{suffix}', 'y', low := 0, high := 1)"
+    )
+    session = LOADED[db("SELECT _dp_loaded()")[0][0]].session
+    dataset = session.ledger.dataset("memory", "main", f"marks{suffix}")
+    assert dataset is not None
+    synthetic = {f"marks{suffix}": "children_syn", f"taken{suffix}": "parents_syn"}
+    link = dp_links.link_of(
+        session, dataset, {"synthetic": synthetic, dp_links.OWN_KEY: ["n"]}, ("memory", "main"), 0.1
+    )
+
+    def without(unit: int | None) -> tuple[Counter[tuple[object, ...]], Counter[tuple[object, ...]]]:
+        for table, rows, place in (("who", [(i,) for i in range(8)], 0), ("taken", taken, 0), ("marks", marks, 1)):
+            kept = [row for row in rows if unit is None or row[place] != unit]
+            db(f"DELETE FROM {table}{suffix}")
+            db.connection.executemany(f"INSERT INTO {table}{suffix} VALUES ({', '.join('?' * len(kept[0]))})", kept)
+        return counted(db, link)
+
+    parents, joined = without(None)
+    assert joined.total() > 0
+    assert len({row[0] for row in parents}) == parents.total()
+    for unit in range(9):
+        fewer, less = without(unit)
+        assert not fewer - parents
+        assert not less - joined
+        assert (parents - fewer).total() <= 1
+        assert (joined - less).total() <= 3
