@@ -100,6 +100,7 @@ def made(loaded: Any, put: Any, key: str, rows: Any, bounds: str, without: str =
 LARGE = "{{'{people}': 9, '{visits}': 400, '{tests}': 400}}"
 
 
+@pytest.mark.slow
 @pytest.mark.some(1, "backend")
 @pytest.mark.parametrize("key", KEYS)
 def test_joins_are_duckdbs(exact: Any, put: Any, key: str) -> None:
@@ -162,6 +163,7 @@ def test_sums_whose_bounds_are_chosen_are_duckdbs(exact: Any, put: Any, key: str
                 assert all(map(close, _flat(mine), _flat(theirs))), (select, mine, theirs)
 
 
+@pytest.mark.slow
 @pytest.mark.some(2, "backend")
 @pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize("select", RANKED)

@@ -164,7 +164,9 @@ def test_the_smallest_budgets_have_finite_and_honest_intervals(served: Served, e
             assert high - low == pytest.approx(2 * 1.96 * stddev, rel=1e-3)
             assert abs(value - 500) < 8 * stddev
     (median,) = alice.run(f"FROM dp_sql('SELECT median(age) AS m FROM visits', epsilon := {epsilon})").to_pylist()
-    assert median == {"m": None, "stddev": None, "ci_low": 0.0, "ci_high": 50.0}
+    assert (median["ci_low"], median["ci_high"]) == (0.0, 50.0)
+    # Now and then noise makes the number of rows look clear.
+    assert median["m"] is None or 0 <= median["m"] <= 50
 
 
 def test_metadata_is_no_column(served: Served) -> None:

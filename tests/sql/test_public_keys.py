@@ -23,6 +23,7 @@ CALL dp_attributes('patients', {{'sex': ['f', 'm']}}); CALL dp_attributes('stays
 MADE = "CALL dp_synthesize_database('main', target := 'syn', tables := ['patients', 'stays'], rho := 1000)"
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("type_", ["BIGINT", "SMALLINT"])
 def test_columns_of_facts_have_keys_of_public_tables(exact: Loaded, type_: str) -> None:
     exact(TABLES.format(towns=30, type=type_))
@@ -90,6 +91,7 @@ CALL dp_attributes('findings', {{'again': [0, 1]}});
 """
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("nulls", [-1, 1])
 @pytest.mark.parametrize("more", ["", ", 'doctor': 'doctors.doctor'"])
 def test_what_refers_to_rows_depends_on_their_public_keys(exact: Loaded, more: str, nulls: int) -> None:
