@@ -9,7 +9,7 @@ from duckdb_dp.counting.encode import full_name, literal, quote
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.request import units
-from duckdb_dp.sql import owners
+from duckdb_dp.sql import contribution_bounds, owners
 from duckdb_dp.sql.arguments import Arguments
 from duckdb_dp.sql.family import Family, Member, family
 from duckdb_dp.sql.family import Reference as FamilyReference
@@ -44,12 +44,7 @@ def drawn(session: Session, dataset: Dataset, references: Sequence[Reference]) -
 
 def _of_others(session: Session, dataset: Dataset, reference: Reference) -> bool:
     """Whether a reference leads to protected rows, other than the table's own, which its links neither protect nor may read."""
-    parent = session.ledger.dataset(*reference.parent)
-    if parent is None or (parent.catalog, parent.schema, parent.name) == (
-        dataset.catalog,
-        dataset.schema,
-        dataset.name,
-    ):
+    if session.ledger.dataset(*reference.parent) is None or contribution_bounds.itself(dataset, reference):
         return False
     return not session.ledger.public.holds(reference.parent, dataset)
 

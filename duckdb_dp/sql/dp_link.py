@@ -124,12 +124,11 @@ def _check_unit(dataset: Dataset, table: Table, asked: Sequence[Reference]) -> N
         DPError: there is one.
     """
     own = [frozenset(_folded(unit)) for unit in units(dataset.unit)]
-    known = {_columns(r): (r.parent, r.key) for r in table.references if _columns(r) in own}
+    known = {_columns(r): r for r in table.references if _columns(r) in own}
     for one in asked:
-        if _columns(one) in known and (one.parent, one.key) != known[_columns(one)]:
+        if (said := known.get(_columns(one))) is not None and _pairs(one) != _pairs(said):
             raise DPError(
-                f"{few(one.columns)} of '{dataset.name}' names the unit and refers to '{known[_columns(one)][0][2]}' by a FOREIGN KEY, "
-                "which stays."
+                f"{few(one.columns)} of '{dataset.name}' names the unit and refers to '{said.parent[2]}' by a FOREIGN KEY, which stays."
             )
 
 
@@ -194,6 +193,11 @@ def references_of(session: Session, dataset: Dataset, table: Table | None) -> tu
 def _columns(reference: Reference) -> frozenset[str]:
     """The columns that a reference takes: no two references of a table have the same."""
     return frozenset(_folded(reference.columns))
+
+
+def _pairs(reference: Reference) -> tuple[Name, frozenset[tuple[str, str]]]:
+    """Its parent, and which column holds which of the key, in whatever order they are written."""
+    return reference.parent, frozenset(zip(_folded(reference.columns), _folded(reference.key), strict=True))
 
 
 def _folded(parts: Sequence[str]) -> tuple[str, ...]:

@@ -264,6 +264,12 @@ def test_the_parent_that_a_constraint_gives_the_unit_stays(db: Any) -> None:
     db(LINK.format("nights", "{'room': 'users.id'}"))
     assert "which stays" in db.refused(LINK.format("nights", "{'id': 'managers.id'}"))
     assert [row[2] for row in db("CALL dp_link('nights')")] == ["users(id)", "users(id)"]
+    db("CREATE TABLE two (a INTEGER, b INTEGER, PRIMARY KEY (a, b)); INSERT INTO two SELECT i, i FROM range(9) t(i)")
+    db("CREATE TABLE of_two (a INTEGER, b INTEGER, FOREIGN KEY (a, b) REFERENCES two (a, b))")
+    db("CALL dp_protect('of_two', unit := [['a', 'b']], max_rows := 3, mu := 1)")
+    order = "[{'columns': ['b', 'a'], 'references': ['two.b', 'two.a']}]"
+    assert "which stays" in db.refused(LINK.format("of_two", order.replace("['two.b', 'two.a']", "['two.a', 'two.b']")))
+    assert len(db(LINK.format("of_two", order))) == 1  # the same in another order
 
 
 def test_roles_by_which_links_were_asked_for_stay(db: Any) -> None:
