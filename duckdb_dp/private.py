@@ -29,7 +29,7 @@ from duckdb_dp.request import Request
 
 if TYPE_CHECKING:
     from duckdb_dp.plan.clipping import Clip
-    from duckdb_dp.plan.direct import AnyPlan
+    from duckdb_dp.plan.direct import AnyPlan, DirectPlan
     from duckdb_dp.plan.selection import Selection
 
 VARIANCES = "variances"
@@ -162,20 +162,24 @@ def _draw(
     plan: AnyPlan, counts: Exact, bits: EntropySource, track: Track, selections: Sequence[Selection]
 ) -> Iterator[tuple[str, Array]]:
     from duckdb_dp.plan import sum_bounds  # for import time
+    from duckdb_dp.plan.clipping import by_norm
 
     yield VARIANCES, np.array([measurement.variance for measurement in plan.measurements])
     yield from plan.dump().items()
     clips = () if isinstance(plan, Plan) else plan.clips
-    drawn = {clip.name: _chosen(clip, counts, bits) for clip in clips if clip.chosen}
+    drawn = {clip.name: _chosen(clip, counts, bits) for clip in clips if clip.chosen and clip.rows}
+    drawn |= {clip.name: _told(clip, counts, place) for place, clip in enumerate(by_norm(clips))}
     expect_draws(sum([measurement.strategy.shape[0] for measurement in plan.measurements]))
     order = counts.order([measurement.clique for measurement in plan.measurements])
 
     def exact(clique: Clique) -> tuple[Integers, float]:  # and how many rows of a unit count, where that is chosen
         if isinstance(plan, Plan) or not isinstance(counts, ExactSums):
             return counts.marginal(clique), 1.0
-        if (clip := plan.clip_of(clique)) is not None:
-            choice = int(drawn[clip.name][0]) if clip.chosen else 0
-            return counts.clipped(clique, clip.candidates, choice), clip.rows_of(choice)
+        if (clip := plan.clip_of(clique)) is not None and clip.rows:
+            choice = int(drawn[clip.name][0])
+            return counts.first_rows(clique, choice), clip.rows_of(choice)
+        if clip is not None:
+            return counts.marginal(clique), 1.0
         drawn.update(sum_bounds.choice(plan, clique, drawn))
         return counts.within(clique, sum_bounds.limits(plan, clique, drawn)), 1.0
 
@@ -188,6 +192,40 @@ def _draw(
     for selection in selections:
         drawn[selection.name] = selection.draw(*exact(selection.clique), drawn, bits)
     yield from drawn.items()
+
+
+def choose_bounds(
+    plan: DirectPlan, counts: ExactSums, *, request: Request, bits: EntropySource, **charge: Any
+) -> list[int]:
+    """Charge a request, and choose its bounds on norms: (bound, first, second) of each, the numbers of candidates.
+
+    A statement asks for them in its midst, as what it adds up then depends on them. Nobody else sees them before the release is stored.
+    A request that is charged already is not charged again; where it is stored, nothing is drawn.
+
+    Args:
+        counts: how many owners have their norm in each cell.
+
+    Raises:
+        DPError: as ``measure``.
+
+    Privacy: spends request.cost, once per request; ``measure`` draws the rest.
+    """
+    from duckdb_dp.plan.clipping import by_norm  # for import time
+
+    if plan.refusal:
+        raise DPError(plan.refusal)
+    release = _charged(request, plan.mechanism, event(plan, request), bits=bits, **charge)
+    if release.state != "charged":
+        return [0, 0, 0] * len(by_norm(plan.clips))
+    return [int(found) for clip in by_norm(plan.clips) for found in _chosen(clip, counts, bits)[:3]]
+
+
+def _told(clip: Clip, counts: Exact, place: int) -> Array:
+    """What ``choose_bounds`` has found, as ``_chosen``."""
+    from duckdb_dp.plan.clipping import NONE  # for import time
+
+    assert isinstance(counts, ExactSums)
+    return np.array([*counts.choice(place), clip.lowest, NONE], np.float64)
 
 
 def _chosen(clip: Clip, counts: Exact, bits: EntropySource) -> Array:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from duckdb_dp.counting.counts import Counts
 from duckdb_dp.domain.domain import Clique
-from duckdb_dp.linop import Array, Integers
+from duckdb_dp.linop import Integers
 from duckdb_dp.sum_names import BITS, sum_name, sum_number
 
 if TYPE_CHECKING:
@@ -27,8 +27,10 @@ class ExactSums:
         blocks: name -> (groups, sums) of those that have rows. Of what has cells, a number of rows for each
             (group * cells + cell); of a sum whose bounds are chosen, under the name with 'sum' behind it the sum in steps of
             the cell's grid, and with 'units' the number of units whose largest or smallest value is in a cell. Where a bound on
-            what an owner adds is chosen, each number is one for each of its candidates c: (c * groups + group), see ``clipped``,
-            and with 'owners' behind the name of its first sum how many owners have their norm, or their rows, up to c.
+            an owner's rows is chosen, each number is one for each of its candidates c: (c * groups + group). Of a sum whose
+            contributions are bounded by their norm tau it is the sum of what was cut, in steps of tau / 2^BITS. Of both there is,
+            with 'owners' behind the name of the first sum, how many owners have their norm, or their rows, up to c.
+            Under ``CHOICES`` are what was chosen for norms; under ``CHOOSE``, where that is still to be done, nothing.
         counts: those that are planned beside the sums.
     """
 
@@ -74,33 +76,27 @@ class ExactSums:
         np.add.at(found, np.minimum(places, candidates), owners)
         return found
 
-    def clipped(self, name: Clique, candidates: Array, choice: int) -> Integers:
-        """What ``marginal`` is where each owner's part is cut to a candidate: of a norm tau, in steps of tau / 2^BITS.
+    def choice(self, place: int) -> tuple[int, int, int]:
+        """What was chosen for a bound on norms, before its sums were worked out: see ``private.choose_bounds``.
 
-        Of an owner with a norm up to candidate c, and beyond the one before, the statement adds up its contributions in steps of
-        tau_c / 2^BITS, and with 'unit' behind the name those of it scaled to norm 1, in steps of 2^-BITS: both rounded towards
-        0, with norms of 2^BITS at most. So in steps of tau / 2^BITS it adds the former times tau_c / tau, or the latter. A total
-        is rounded once.
+        Args:
+            place: of the bound among those of ``clipping.by_norm``.
         """
+        places, chosen = self._blocks[CHOICES]
+        found = dict(zip(places.tolist(), chosen.tolist(), strict=True))
+        return found[3 * place], found[3 * place + 1], found[3 * place + 2]
+
+    def first_rows(self, name: Clique, choice: int) -> Integers:
+        """What ``marginal`` is of the rows of each owner up to a candidate for their number."""
         part, one = self._sums[name[0]]
-        if not one.norm:
-            places, rows = self._blocks[name[:1]]
-            size = part.size * (1 if one.cells is None else one.cells.size)
-            kept = places // size <= choice
-            found = np.zeros((part.size, size // part.size), dtype=np.int64)
-            np.add.at(found.reshape(-1), places[kept] % size, rows[kept])
-            summed = tuple(axis for axis, kind in enumerate(("group", "value")) if len(name) > 1 and kind not in name)
-            counts: Integers = found.sum(axis=summed).reshape(-1)
-            return counts
-        weights = [int(math.ldexp(tau / candidates[choice], 2 * BITS)) for tau in candidates[: choice + 1]]
-        totals = [0] * part.size
-        for more, inner in (((), True), (("unit",), False)):
-            places, sums = self._blocks[(*name, *more)]
-            for place, value in zip(places.tolist(), sums.tolist(), strict=True):
-                at, group = divmod(place, part.size)
-                if (at <= choice) == inner:
-                    totals[group] += value * weights[at] if inner else value << 2 * BITS
-        return np.array([max(-MOST, min(MOST, total >> 2 * BITS)) for total in totals], dtype=np.int64)
+        places, rows = self._blocks[name[:1]]
+        size = part.size * (1 if one.cells is None else one.cells.size)
+        kept = places // size <= choice
+        found = np.zeros((part.size, size // part.size), dtype=np.int64)
+        np.add.at(found.reshape(-1), places[kept] % size, rows[kept])
+        summed = tuple(axis for axis, kind in enumerate(("group", "value")) if len(name) > 1 and kind not in name)
+        counts: Integers = found.sum(axis=summed).reshape(-1)
+        return counts
 
     def within(self, name: Clique, limits: tuple[float, float] | None) -> Integers:
         """The sum of each group with values clamped to edges of its cells, in steps of the larger one / 2^BITS.
@@ -131,6 +127,10 @@ class ExactSums:
         step = Fraction(max(abs(low), abs(high))) ** power / 2**BITS
         return np.array([max(-MOST, min(MOST, round(total / step))) for total in totals], dtype=np.int64)
 
+
+CHOOSE: Clique = ("choose",)
+CHOICES: Clique = ("choices",)
+"""Names of blocks: of a statement that asks for the bounds on norms, and of what it was told."""
 
 MOST = 2**62
 """Sums are clamped to this, which changes no sensitivity."""

@@ -1,6 +1,7 @@
 """How much of one owner counts: a bound on the norm of its contributions, or on its rows, chosen privately or declared."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import final
 
@@ -82,6 +83,10 @@ class Clip:
     the one above: T = max(2 BEYOND / epsilon, min(groups s sqrt(STEADY) / CUT, n / PART)). One owner more raises a_j by 0 or 1, and T
     by 0 to 1 / PART: so it still moves s_j by at most 1.
 
+    Where a sum is divided by another, as in an average, both have one weight w of each owner: the least of min(1, tau / n) over its norms
+    n and their bounds tau. So no value is left out above the line that is counted below it. An owner's part w d of a sum has a norm up
+    to w n <= tau, as before.
+
     Attributes:
         sums: the numbers of the sums that are bounded together; the name is that of the first one.
         lowest: the octave of the smallest candidate.
@@ -93,6 +98,7 @@ class Clip:
         numbers: whether the smallest candidates, of ``NONE`` octaves, stand for none.
         rows: whether it is a number of rows, rounded down, and not a norm.
         lost: how many owners beyond suit the noise of quantiles; 0 where no quantile is measured.
+        together: the names of the other bounds that weigh an owner here too.
 
     Privacy: choosing spends what a selection of epsilon and one of steep cost.
     """
@@ -107,6 +113,7 @@ class Clip:
     numbers: bool = False
     rows: bool = False
     lost: float = 0.0
+    together: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -189,6 +196,11 @@ class Clip:
     def _least(self) -> int:
         """The last candidate that tells nothing of how the number of owners falls."""
         return NONE * PER_OCTAVE if self.numbers else 0
+
+
+def by_norm(clips: Iterable[Clip]) -> list[Clip]:
+    """The bounds on norms that are chosen, in the order in which a statement has their choices."""
+    return [clip for clip in clips if clip.chosen and not clip.rows]
 
 
 def lost(groups: int, noise: float) -> float:

@@ -20,6 +20,7 @@ from duckdb_dp.plan.histogram import Histogram
 from duckdb_dp.plan.prefixes import prefixes
 from duckdb_dp.plan.searched import PLAN
 from duckdb_dp.plan.selection import INTERVALS
+from duckdb_dp.plan.weights import weighed
 from duckdb_dp.reconstruct.quantiles import Prefixes
 from duckdb_dp.request import Question
 
@@ -141,7 +142,7 @@ class DirectPlan:
                 found.setdefault((id(part), pair), []).append(index)
             elif part.source is None or not part.source.single:
                 found.setdefault(id(part), []).append(index)
-        return tuple(self._clip(tuple(indices)) for indices in found.values())
+        return weighed([self._clip(tuple(indices)) for indices in found.values()], self.parts)
 
     def _clip(self, indices: tuple[int, ...]) -> Clip:
         part, one = self.sums[indices[0]]

@@ -8,9 +8,9 @@ from typing import final
 from duckdb_dp.counting.encode import code_type, quote
 from duckdb_dp.counting.sums import MOST
 from duckdb_dp.grouped_sums import BITS, FRACTION, PER_OCTAVE, WHOLE, GroupedSums, Lookup, Source, Sum
-from duckdb_dp.plan.clipping import Clip
+from duckdb_dp.plan.clipping import NONE, Clip
 from duckdb_dp.request import Request
-from duckdb_dp.sql import found_cells, render
+from duckdb_dp.sql import render
 from duckdb_dp.sql.row_source import holds, owner, placed, position, told_apart
 
 SHRINK = 1 - 2.0**-40
@@ -40,6 +40,9 @@ class Clipped:
     Everything about an owner is a function of its own rows alone: its contributions are added up exactly, as whole numbers or
     decimals, become doubles then, and their norm is a sum of whole numbers again, in steps of 2^-40 of the largest one's square.
 
+    First come the norms, and how many owners have theirs in which cell. When the bounds tau are known, contributions d are cut, rounded
+    towards 0 and added up, in steps of tau / 2^BITS: of an owner 2^BITS w d / tau, with its weight w, see ``Clip``.
+
     Args:
         request: whose part it is.
         part: the grouping set; its other sums are left alone.
@@ -49,6 +52,7 @@ class Clipped:
         pure: whether norms are L1.
         types: of the owner's columns, where they are known.
         found: the columns whose values the statement itself finds.
+        chosen: the names of all bounds on norms that are chosen, in the order of their choices.
     """
 
     def __init__(
@@ -62,10 +66,12 @@ class Clipped:
         pure: bool,
         types: Sequence[str] = (),
         found: Sequence[str] = (),
+        chosen: Sequence[str] = (),
     ) -> None:
         self._request, self._part, self._place, self._first = request, part, place, first
-        self._found = [name for name in found if name in part.clique]
-        self._clips, self._pure = [self._wide(clip) for clip in clips] if self._found else clips, pure
+        self._chosen = chosen
+        self._found, finds = found, any(name in part.clique for name in found)
+        self._clips, self._pure = [self._wide(clip) for clip in clips] if finds else clips, pure
         self._sums = [(i, one) for i, one in enumerate(part.sums) if one.norm]
         self._unit, self._types = owner(request, part), types
         aliases = [f"_dp_unit{i}" for i in range(len(self._unit))]
@@ -74,26 +80,27 @@ class Clipped:
         self._owner = ", ".join([*(f"_dp_bytes{i}" for i in range(len(bytes_))), *aliases])
         if types:
             self._unit = [told_apart(column, type_) for column, type_ in zip(self._unit, types, strict=True)]
-        self._group = ["_dp_g"] if part.size > 1 or self._found else []
+        self._group = ["_dp_g"] if part.size > 1 or finds else []
         # In groups, a key has hardly fewer sums than rows.
         self._late = part.source.lookup if types and part.source is not None and not self._group else None
-        self._size = found_cells.groups(request, part, self._found)
         self._wheres = list(dict.fromkeys(one.where for _, one in self._sums if one.where))
         self._values = list(dict.fromkeys((one.value, one.norm) for _, one in self._sums if one.value))
         self._added: dict[str, str] = {}
 
-    def ctes(self) -> list[str]:
-        """CTEs of the contributions, of the norms and their cells, and of the clipped contributions."""
+    def norms(self) -> list[str]:
+        """CTEs of the contributions, and of the norms and their cells."""
         n, contributions = self._place, [f"{self._contribution(one)} AS d{i}" for i, one in self._sums]
         contributed = self._contributed(contributions)
-        cells = ", ".join(
-            ["*", *(f"{cell(f'n{b}', clip, code_type(clip.size + 1))} AS j{b}" for b, clip in enumerate(self._clips))]
-        )
-        factors = ", ".join(["*", *(text for b, clip in enumerate(self._clips) for text in _factors(b, clip))])
+        cells = [
+            f"{cell(f'n{b}', clip, code_type(clip.size + 1))} AS j{b}"
+            for b, clip in enumerate(self._clips)
+            if clip.chosen
+        ]
         if not self._group:
             norms = ", ".join(["*", *(f"{self._alone(clip)} AS n{b}" for b, clip in enumerate(self._clips))])
-            steps = f"SELECT {factors} FROM (SELECT {cells} FROM (SELECT {norms} FROM ({contributed})))"
-            return [f"clipped{n} AS MATERIALIZED (SELECT {self._clipped()} FROM ({steps}))", *self._totals()]
+            return [
+                f"norms{n} AS MATERIALIZED (SELECT {', '.join(['*', *cells])} FROM (SELECT {norms} FROM ({contributed})))"
+            ]
         # Of zeros alone the least number above 0, so that all can be divided by it.
         peaks = [f"greatest(max({self._largest(clip)}), {TINY!r}) AS m{b}" for b, clip in enumerate(self._clips)]
         norms = ", ".join([self._owner, *(f"{self._norm(b, clip)} AS n{b}" for b, clip in enumerate(self._clips))])
@@ -101,12 +108,37 @@ class Clipped:
         joined = f"contributed{n} JOIN ({largest}) USING ({self._owner})"
         return [
             f"contributed{n} AS MATERIALIZED ({contributed})",
-            f"norms{n} AS MATERIALIZED (SELECT {factors} FROM (SELECT {cells} FROM "
-            f"(SELECT {norms} FROM {joined} GROUP BY {self._owner})))",
-            f"clipped{n} AS MATERIALIZED (SELECT {', '.join([*self._group, self._clipped()])} "
-            f"FROM contributed{n} JOIN norms{n} USING ({self._owner}))",
-            *self._totals(),
+            f"norms{n} AS MATERIALIZED (SELECT {', '.join(['*', *cells])} FROM "
+            f"(SELECT {norms} FROM {joined} GROUP BY {self._owner}))",
         ]
+
+    def owners(self) -> list[tuple[Blocks, str]]:
+        """(what columns are, SELECT of k and these): of each choice how many owners have their norm in each cell."""
+        return [
+            (
+                {(f"#{clip.sums[0]}", "owners"): "n"},
+                f"SELECT j{b}::BIGINT AS k, count(*) AS n FROM norms{self._place} GROUP BY k",
+            )
+            for b, clip in enumerate(self._clips)
+            if clip.chosen
+        ]
+
+    def ctes(self) -> list[str]:
+        """A CTE of the sums of what is cut, by group."""
+        n, clips = self._place, self._clips
+        of_sums = {index - self._first: b for b, clip in enumerate(clips) for index in clip.sums}
+        taus = [f"{text} AS {name}{b}" for b, clip in enumerate(clips) for name, text in self._bound(clip).items()]
+        bounds = f"(SELECT {', '.join(taus)}{' FROM chosen' if self._chosen else ''})"
+        factors = ", ".join(f"{self._factor(b)} AS f{b}" for b in range(len(clips)))
+        cut = [f"CAST(trunc(d{i} * f{b}) AS INTEGER) AS x{i}" for i, b in of_sums.items()]
+        sums = [f"CAST(greatest(least(coalesce(sum(x{i}), 0), {MOST}), -{MOST}) AS BIGINT) AS x{i}" for i in of_sums]
+        if not self._group:
+            rows = f"SELECT {', '.join(cut)} FROM (SELECT *, {factors} FROM norms{n}, {bounds})"
+            return [f"totals{n} AS MATERIALIZED (SELECT {', '.join(['0::BIGINT AS k', *sums])} FROM ({rows}))"]
+        owners = f"SELECT {self._owner}, {factors} FROM norms{n}, {bounds}"
+        rows = f"SELECT {', '.join([*self._group, *cut])} FROM contributed{n} JOIN ({owners}) USING ({self._owner})"
+        group = f"{self._group[0]}::BIGINT AS k"
+        return [f"totals{n} AS MATERIALIZED (SELECT {', '.join([group, *sums])} FROM ({rows}) GROUP BY k)"]
 
     def _contributed(self, contributions: Sequence[str]) -> str:
         """SELECT of what each owner adds to each group.
@@ -143,45 +175,28 @@ class Clipped:
         added = ", ".join(f"sum({name}) AS {name}" for name in self._added.values())
         return f"SELECT {self._owner}, {added} FROM (SELECT * FROM ({found}) WHERE {known}) GROUP BY {self._owner}"
 
-    def _clipped(self) -> str:
-        """The cell of each norm, and each contribution in steps of 2^-BITS of that cell's candidate, and of the norm itself."""
-        found = []
-        for b, clip in enumerate(self._clips):
-            found.append(f"j{b}")
-            for i in (index - self._first for index in clip.sums):
-                found += [f"CAST(trunc(d{i} * f{name}{b}) AS INTEGER) AS {name}{i}" for name in "xu"]
-        return ", ".join(found)
-
-    def _totals(self) -> list[str]:
-        """CTEs of both totals of each sum for each candidate and group: a bound's sums are added up in one pass.
-
-        Where there is one group, which has a row of each owner, its rows are the owners.
-        """
-        found, n = [], self._place
-        for b, clip in enumerate(self._clips):
-            place = f"j{b}::BIGINT * ({self._size}) + {self._group[0]}" if self._group else f"j{b}::BIGINT"
-            names = [f"{name}{index - self._first}" for index in clip.sums for name in "xu"]
-            sums = [f"CAST(greatest(least(sum({name}), {MOST}), -{MOST}) AS BIGINT) AS {name}" for name in names]
-            if clip.chosen and not self._group:
-                sums.append("count(*) AS owners")
-            texts = ", ".join([f"{place} AS k", *sums])
-            found.append(f"totals{n}_{b} AS MATERIALIZED (SELECT {texts} FROM clipped{n} GROUP BY k)")
-        return found
-
     def blocks(self) -> list[tuple[Blocks, str]]:
-        """(what columns are, SELECT of k and these): of each sum its totals for each candidate and group, and of each choice its owners."""
-        found: list[tuple[Blocks, str]] = []
-        n = self._place
-        for b, clip in enumerate(self._clips):
-            each = ((index, more, name) for index in clip.sums for more, name in (((), "x"), (("unit",), "u")))
-            columns: Blocks = {(f"#{index}", *more): f"{name}{index - self._first}" for index, more, name in each}
-            owners = (f"#{clip.sums[0]}", "owners")
-            if clip.chosen and not self._group:
-                columns[owners] = "owners"
-            found.append((columns, f"SELECT * FROM totals{n}_{b}"))
-            if clip.chosen and self._group:
-                found.append(({owners: "n"}, f"SELECT j{b}::BIGINT AS k, count(*) AS n FROM norms{n} GROUP BY k"))
-        return found
+        """(what columns are, SELECT of k and these): each sum by group."""
+        names: Blocks = {(f"#{index}",): f"x{index - self._first}" for clip in self._clips for index in clip.sums}
+        return [(names, f"SELECT * FROM totals{self._place}")]
+
+    def _bound(self, clip: Clip) -> dict[str, str]:
+        """SQL of a bound, and of whether there is one."""
+        if not clip.chosen:
+            return {"t": f"{float(clip.candidates[0])!r}::DOUBLE", "w": "true"}
+        choice = f"chosen[{3 * self._chosen.index(clip.name) + 1}]"
+        return {
+            "t": f"pow(2.0, {clip.lowest} + {choice} / {PER_OCTAVE}.0)",
+            "w": f"{choice} >= {NONE * PER_OCTAVE if clip.numbers else 0}",
+        }
+
+    def _factor(self, b: int) -> str:
+        """What contributions are multiplied by: an owner's weight, in steps. What has no bound weighs nothing else."""
+        weights = [f"CASE WHEN n{b} > 0 THEN t{b} / n{b} ELSE 1 END"]
+        for other, clip in enumerate(self._clips):
+            if clip.name in self._clips[b].together:
+                weights.append(f"CASE WHEN w{other} AND n{other} > 0 THEN t{other} / n{other} ELSE 1 END")
+        return f"{2**BITS * SHRINK!r}::DOUBLE / t{b} * least(1, {', '.join(weights)})"
 
     def _wide(self, clip: Clip) -> Clip:
         """A bound on a number of groups, with candidates for as many groups as may be found."""
@@ -266,14 +281,6 @@ class Clipped:
         if len(parts) == 1:
             return parts[0]
         return " + ".join(parts) if self._pure else f"sqrt({' + '.join(f'{part} * {part}' for part in parts)})"
-
-
-def _factors(b: int, clip: Clip) -> list[str]:
-    """What contributions are multiplied by: for the candidate of the norm's cell, and for the norm itself."""
-    tau = f"pow(2.0, {clip.lowest} + j{b} / {PER_OCTAVE}.0)" if clip.declared is None else repr(clip.declared)
-    most = f"{2**BITS * SHRINK!r}::DOUBLE"
-    norms = (("x", f"greatest(n{b}, {tau})"), ("u", f"n{b}"))
-    return [f"CASE WHEN n{b} > 0 THEN {most} / {norm} ELSE 0 END AS f{name}{b}" for name, norm in norms]
 
 
 def _number(text: str, norm: str, types: Mapping[str, str]) -> str:

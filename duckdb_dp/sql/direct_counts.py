@@ -7,10 +7,10 @@ from typing import final
 from duckdb_dp.answers import direct_plan
 from duckdb_dp.counting.encode import Coded, encode, literal, union_all
 from duckdb_dp.counting.engines.source import SCHEMA
-from duckdb_dp.counting.sums import MOST
+from duckdb_dp.counting.sums import CHOICES, CHOOSE, MOST
 from duckdb_dp.domain.domain import canonical
 from duckdb_dp.grouped_sums import BITS, OCTAVES, PER_OCTAVE, SMALLEST, GroupedSums, Sum, candidates, sum_name
-from duckdb_dp.plan.clipping import Clip
+from duckdb_dp.plan.clipping import Clip, by_norm
 from duckdb_dp.request import Request
 from duckdb_dp.sql import found_cells, found_groups, render
 from duckdb_dp.sql.clipped_counts import Blocks, Clipped, cell
@@ -36,21 +36,26 @@ def run(
     if found is not None:
         found_groups.affordable(session, found.requests, request)
     ctes: list[str] = [] if found is None else found_cells.ctes(found, request, unit_key)
-    blocks, first = [], 0
-    for place, part in enumerate(request.direct):
-        names = () if found is None else found.names
-        for reading in _readings(session, request, part, place, first, unit_key, names):
-            ctes += reading.ctes()
-            blocks += [_block(columns, text) for columns, text in reading.blocks()]
-        first += len(part.sums)
+    readings = list(_readings(session, request, unit_key, () if found is None else found.names))
+    asked = f"{signed(request)}, {literal(name)}::VARCHAR, {fresh_key}, list(block), list(cells)"
+    call = f"_dp_run({asked})" if found is None else f"_dp_run_filled({asked}, (SELECT found FROM found))"
+    blocks, owners = [], []
+    for reading in readings:
+        if isinstance(reading, Clipped):
+            ctes += reading.norms()
+            owners += [_block(columns, text) for columns, text in reading.owners()]
+    if owners:
+        ctes += _choosing(call, owners)
+        blocks.append(f"SELECT {literal(canonical(list(CHOICES)))} AS block, cells FROM choices")
+    for reading in readings:
+        ctes += reading.ctes()
+        blocks += [_block(columns, text) for columns, text in reading.blocks()]
     if request.questions:
         beside, planned = request.beside, direct_plan(request).planned
         assert planned is not None
         counting = render.counting(beside, unit_key, (*beside.cliques, *planned.beyond))
         ctes.append(f"planned AS MATERIALIZED (WITH {counting} SELECT block, cells FROM blocks)")
         blocks.append("SELECT block, cells FROM planned")
-    asked = f"{signed(request)}, {literal(name)}::VARCHAR, {fresh_key}, list(block), list(cells)"
-    call = f"_dp_run({asked})" if found is None else f"_dp_run_filled({asked}, (SELECT found FROM found))"
     counted = f"{', '.join(ctes)}, blocks AS ({union_all(blocks)})"
     return f"{counted}, {render.checked('handle', f'SELECT {call} AS text FROM blocks')}"
 
@@ -64,26 +69,41 @@ def _block(columns: Blocks, rows: str) -> str:
     return f"SELECT {names[0]} AS block, {cells[0]} AS cells FROM ({rows})"
 
 
+def _choosing(call: str, owners: Sequence[str]) -> list[str]:
+    """CTEs that end in ``chosen(chosen)`` and ``choices(cells)``: the bounds on norms, which are charged and chosen before sums are cut."""
+    asking = f"SELECT {literal(canonical(list(CHOOSE)))} AS block, []::STRUCT(k BIGINT, n BIGINT)[] AS cells"
+    cells = "list(struct_pack(k := k, n := n))"
+    return [
+        f"owners AS ({union_all([*owners, asking])})",
+        render.checked("choice", f"SELECT {call} AS text FROM owners"),
+        "chosen AS MATERIALIZED (SELECT string_split(choice, ',')::BIGINT[] AS chosen FROM choice)",
+        f"choices AS (SELECT {cells} AS cells FROM (SELECT unnest(chosen) AS n, unnest(range(len(chosen))) AS k FROM chosen))",
+    ]
+
+
 def _readings(
-    session: Session, request: Request, part: GroupedSums, place: int, first: int, unit_key: str, found: Sequence[str]
+    session: Session, request: Request, unit_key: str, found: Sequence[str]
 ) -> Iterator["Reading | Clipped | Ranked"]:
-    """What is read of one grouping set: sums that are bounded by norm, and others."""
-    plan = direct_plan(request)
-    clips = [clip for clip in plan.clips if first <= clip.sums[0] < first + len(part.sums)]
-    norms = [clip for clip in clips if not clip.rows]
-    if norms:
-        types = owner_types(session, request, part)
-        yield Clipped(request, part, place, first, norms, pure=request.accounting.pure, types=types, found=found)
-    numbers = [i for i, one in enumerate(part.sums) if not one.norm]
-    if numbers:
-        rest = replace(part, sums=tuple(part.sums[i] for i in numbers))
-        names = [sum_name(first + i) for i in numbers]
-        rows = [clip for clip in clips if clip.rows]
-        yield (
-            Ranked(request, rest, unit_key, place, names, found, clip=rows[0])
-            if rows
-            else Reading(request, rest, unit_key, place, names, found)
-        )
+    """What is read of each grouping set: sums that are bounded by norm, and others."""
+    clips, first = direct_plan(request).clips, 0
+    chosen = [clip.name for clip in by_norm(clips)]
+    for place, part in enumerate(request.direct):
+        own = [clip for clip in clips if first <= clip.sums[0] < first + len(part.sums)]
+        norms = [clip for clip in own if not clip.rows]
+        if norms:
+            types, pure = owner_types(session, request, part), request.accounting.pure
+            yield Clipped(request, part, place, first, norms, pure=pure, types=types, found=found, chosen=chosen)
+        numbers = [i for i, one in enumerate(part.sums) if not one.norm]
+        if numbers:
+            rest = replace(part, sums=tuple(part.sums[i] for i in numbers))
+            names = [sum_name(first + i) for i in numbers]
+            rows = [clip for clip in own if clip.rows]
+            yield (
+                Ranked(request, rest, unit_key, place, names, found, clip=rows[0])
+                if rows
+                else Reading(request, rest, unit_key, place, names, found)
+            )
+        first += len(part.sums)
 
 
 class Reading:

@@ -9,15 +9,15 @@ import pyarrow as pa
 
 from duckdb_dp import arrow
 from duckdb_dp.accounting.ledger import Dataset
-from duckdb_dp.answers import Planned
+from duckdb_dp.answers import Planned, direct_plan
 from duckdb_dp.counting.counts import Blocks, Counts, read_blocks
 from duckdb_dp.counting.engines.source import SCHEMA
-from duckdb_dp.counting.sums import Exact, ExactSums
+from duckdb_dp.counting.sums import CHOOSE, Exact, ExactSums
 from duckdb_dp.counting.tally import OPEN
 from duckdb_dp.domain.domain import Clique
 from duckdb_dp.domain.types import column_type
 from duckdb_dp.errors import DPError, quoted_name
-from duckdb_dp.private import measure_values
+from duckdb_dp.private import choose_bounds, measure_values
 from duckdb_dp.release import release
 from duckdb_dp.request import Request
 from duckdb_dp.sql import render
@@ -45,6 +45,8 @@ def run(
 ) -> str:
     """Charge and measure a counted request; the handle of the stored release.
 
+    Where the statement asks for bounds on norms first, they are charged and chosen alone: see ``choose_bounds``.
+
     Args:
         request: as JSON.
         name: of the release.
@@ -63,6 +65,8 @@ def run(
         counted = {name: cells for name, cells in read.items() if sum_number(name) is None}
         counts = Counts(asked.beside.domain, counted) if asked.questions else None
         sums = ExactSums(asked.direct, read, counts)
+        if CHOOSE in read:
+            return ",".join(map(str, _choose(session, asked, name, fresh_key, sums)))
         return _draw(session, asked, sums, name, fresh_key, tables=None, bound_holds=True)
     counts = Counts(asked.domain, read)
     return _draw(session, asked, counts, name, fresh_key, tables=tables, bound_holds=kept is None or kept.as_py())
@@ -171,8 +175,23 @@ def _run_outside(
     _protected(session, asked)
     from duckdb_dp.sql import external_tables  # for import time: most tables are in DuckDB
 
-    counts, kept = external_tables.counted(session, asked, cliques)
+    choose = partial(_choose, session, asked, name, fresh_key)
+    counts, kept = external_tables.counted(session, asked, cliques, choose)
     return _draw(session, asked, counts, name, fresh_key, tables=tables, bound_holds=kept)
+
+
+def _choose(session: Session, asked: Request, name: str | None, fresh_key: str | None, sums: ExactSums) -> list[int]:
+    with session.ledger.held(), session.lock:
+        return choose_bounds(
+            direct_plan(asked),
+            sums,
+            request=asked,
+            bits=session.bits,
+            ledger=session.ledger,
+            dataset=_protected(session, asked),
+            name=name,
+            fresh_key=None if fresh_key is None else f"{session.id}:{fresh_key}",
+        )
 
 
 def _protected(session: Session, asked: Request) -> Dataset:

@@ -1,5 +1,6 @@
 """Tables of other engines: attaching them, finding them by name, and the counts that a request needs of them."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -8,7 +9,7 @@ import duckdb
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.counting.engines import count, links
 from duckdb_dp.counting.engines.source import Source
-from duckdb_dp.counting.sums import Exact
+from duckdb_dp.counting.sums import Exact, ExactSums
 from duckdb_dp.domain.domain import Clique
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.request import Request
@@ -32,13 +33,19 @@ def summed(dataset: Dataset) -> bool:
     return dataset.catalog in ENGINES
 
 
-def counted(session: Session, request: Request, cliques: tuple[Clique, ...] | None = None) -> tuple[Exact, bool]:
+def counted(
+    session: Session,
+    request: Request,
+    cliques: tuple[Clique, ...] | None,
+    choose: Callable[[ExactSums], Sequence[int]],
+) -> tuple[Exact, bool]:
     """The counts that a request needs, by the engine of its tables, and whether a promised bound on links holds.
 
     Args:
         session: what is attached, and the key of the hash that chooses rows.
         request: the request.
-        cliques: the marginals; by default those of a score or of links, which the request itself says.
+        cliques: the marginals; None for those of a score or of links, which the request itself says.
+        choose: charges the request and chooses its bounds on norms, where there are any.
 
     Raises:
         DPError: a table is not attached now, or its engine cannot count it, or failed.
@@ -48,7 +55,7 @@ def counted(session: Session, request: Request, cliques: tuple[Clique, ...] | No
     if request.direct:
         from duckdb_dp.sql.engines import asked  # for import time: it brings sqlglot
 
-        return asked.sums(session, request), True
+        return asked.sums(session, request, choose), True
     unit_key = session.ledger.unit_key()
     if "references" in dict(request.options):
         return links.count_links(links_of(session, request), unit_key)

@@ -11,6 +11,7 @@ from duckdb_dp.answers import direct_plan
 from duckdb_dp.counting.sums import ExactSums
 from duckdb_dp.grouped_sums import BITS
 from duckdb_dp.plan.choose import PrivacyCost
+from duckdb_dp.plan.clipping import by_norm
 from duckdb_dp.plan.direct import DirectPlan
 from duckdb_dp.sql import dp_sql
 from duckdb_dp.sql.engines import asked
@@ -182,10 +183,12 @@ def test_rows_that_are_chosen_are_as_many_as_duckdbs(
 
     monkeypatch.setattr(ExactSums, "__init__", init)
     monkeypatch.setattr(dp_sql, "_selectable", lineless)  # cells beyond declared values are DuckDB's alone
+    drawn = []
     for names in named.values():
         text = select.format(**names).replace("'", "''")
         exact(f"FROM dp_sql('{text}', mu := 1000, max_rows := 'auto')")
-    (parts, here), (others, there) = found
+        drawn.append(found[-1])  # before it there is what bounds were chosen by
+    (parts, here), (others, there) = drawn
     sums = [one for part in parts for one in part.sums]
     assert sums == [one for part in others for one in part.sums]
     clips = [
@@ -198,7 +201,7 @@ def test_rows_that_are_chosen_are_as_many_as_duckdbs(
         assert owners[0].sum() > 20
         for index in (one for one in clip.sums if (f"#{one}",) in here._blocks):
             for choice in range(clip.size):
-                mine, theirs = (one.clipped((f"#{index}",), clip.candidates, choice) for one in (here, there))
+                mine, theirs = (one.first_rows((f"#{index}",), choice) for one in (here, there))
                 if sums[index].kind == "quantile" and not sums[index].where:
                     assert mine.sum() == theirs.sum() > 0
                 if choice == clip.size - 1:
@@ -247,9 +250,17 @@ def test_a_unit_changes_joins_by_what_is_paid_for(
         pytest.skip("Spark takes minutes for each, and the expressions are the same")
     found: list[Any] = []
 
-    def sums(*of: Any, real: Any = asked.sums) -> Any:
-        found.append((of[1], real(*of)))
-        return found[-1][1]
+    def sums(session: Any, request: Any, _: Any, real: Any = asked.sums) -> Any:
+        clips, owners = by_norm(direct_plan(request).clips), {}
+
+        def choose(seen: ExactSums) -> list[int]:
+            owners.update({clip.name: seen.owners(clip.sums[0], clip.size) for clip in clips})
+            picked = [min(int(np.searchsorted(clip.candidates, bound)), clip.size - 1) for clip in clips]
+            return [choice for choice in picked for _ in range(3)]
+
+        each = [real(session, request, choose) for bound in ((2.0, 30.0) if clips else (1.0,))]
+        found.append((request, each, owners))
+        return each[-1]
 
     monkeypatch.setattr(asked, "sums", sums)
     numbers = "{{'{people}': 1, '{visits}': 2, '{tests}': 2}}"
@@ -257,7 +268,7 @@ def test_a_unit_changes_joins_by_what_is_paid_for(
     unit = f"SELECT arg_min(id, hash(id, {bound})) FROM people_here WHERE id IN (SELECT person FROM visits_here WHERE kind = 2)"
     less = _asked(exact, put, key, unit, numbers, bound, found)
     changed = _chosen(whole, less)
-    for (request, one), (_, other) in zip(whole, less, strict=True):
+    for (request, (one, *_), _), (_, (other, *_), _) in zip(whole, less, strict=True):
         index, clipped = 0, {one for clip in direct_plan(request).clips if clip.chosen for one in clip.sums}
         for part in request.direct:
             for each in part.sums:
@@ -299,30 +310,26 @@ def _asked(
     return found[start:]
 
 
-def _chosen(whole: Sequence[tuple[Any, Any]], less: Sequence[tuple[Any, Any]]) -> int:
-    """How many bounds that are chosen saw the unit: it has one norm, and with each candidate adds a vector of norm 1 at most."""
+def _chosen(whole: Sequence[tuple[Any, Any, Any]], less: Sequence[tuple[Any, Any, Any]]) -> int:
+    """How many bounds that are chosen saw the unit: it has one norm, and with each bound adds a vector of norm 1 at most."""
     changed = 0
-    for (request, one), (_, other) in zip(whole, less, strict=True):
+    for (request, every, norms), (_, fewer, others) in zip(whole, less, strict=True):
         for clip in (clip for clip in direct_plan(request).clips if clip.chosen):
-            owners = [sums.owners(clip.sums[0], clip.size) for sums in (one, other)]
+            one, other = every[0], fewer[0]
+            owners = [sums.owners(clip.sums[0], clip.size) for sums in (one, other)] if clip.rows else []
+            owners = owners or [norms[clip.name], others[clip.name]]
             assert np.abs(owners[0] - owners[1]).sum() <= 1
             changed += int((owners[0] != owners[1]).any())
-            for choice in range(0, clip.size, 5):
-                parts = [
-                    sums.clipped((f"#{index}",), clip.candidates, choice)
-                    for index in clip.sums
-                    if (f"#{index}",) in one._blocks  # otherwise it is read off the same cells
-                    for sums in (one, other)
-                ]
-                moved = np.concatenate([a - b for a, b in zip(parts[::2], parts[1::2], strict=True)]).astype(float)
-                if clip.rows:  # quantiles by rows, numbers of values by values: each moves by the bound at most
-                    ends = np.cumsum([0, *(each.size for each in parts[::2])])
-                    assert all(
-                        np.abs(moved[ends[i] : ends[i + 1]]).sum() <= clip.rows_of(choice) for i in range(len(ends) - 1)
-                    )
-                    continue
-                # Each total is rounded down once, so that each may move by a step more.
-                assert np.sqrt((moved**2).sum()) <= 2.0**BITS + np.sqrt(moved.size), (clip, choice)
+            # What is not there is read off the same cells.
+            names = [(f"#{index}",) for index in clip.sums if (f"#{index}",) in one._blocks]
+            for choice in range(0, clip.size, 5) if clip.rows else ():
+                # Quantiles by rows, numbers of values by values: each moves by the bound at most.
+                moved = [one.first_rows(name, choice) - other.first_rows(name, choice) for name in names]
+                assert all(np.abs(each).sum() <= clip.rows_of(choice) for each in moved)
+            for one, other in zip(every, fewer, strict=True) if not clip.rows else ():
+                found = np.concatenate([one.marginal(name) - other.marginal(name) for name in names]).astype(float)
+                # Each total of a unit is rounded, so that each may move by a step more.
+                assert np.sqrt((found**2).sum()) <= 2.0**BITS + np.sqrt(found.size), clip
     return changed
 
 

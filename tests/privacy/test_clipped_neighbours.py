@@ -1,7 +1,7 @@
 """Sums whose contributions are bounded by norm: one unit changes them by the norm at most, and each score of a bound by 1."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from unittest.mock import patch
@@ -13,6 +13,7 @@ import pytest
 import duckdb_dp.testing
 from duckdb_dp.counting.sums import ExactSums
 from duckdb_dp.grouped_sums import BITS, sum_name
+from duckdb_dp.plan.clipping import Clip, by_norm
 from duckdb_dp.plan.direct import DirectPlan
 from duckdb_dp.sql import execute
 
@@ -66,20 +67,59 @@ def table(folder: Path, pure: bool) -> Iterator[duckdb.DuckDBPyConnection]:
         yield con
 
 
-def read(con: duckdb.DuckDBPyConnection, select: str, pure: bool = False) -> tuple[DirectPlan, ExactSums]:
-    """What is measured, and the exact sums."""
+def _share(share: float) -> Callable[[int, Clip], int]:
+    """All bounds at the same part of their candidates."""
+    return lambda _, clip: min(int(clip.size * share), clip.size - 1)
+
+
+def _suits(clip: Clip, bound: float) -> int:
+    return int(np.searchsorted(clip.candidates, bound))
+
+
+def _apart(place: int, clip: Clip) -> int:
+    """Bounds at different parts of them."""
+    return int(clip.size * ((place * 0.37 + 0.4) % 1))
+
+
+PICKS = [*map(_share, [0.0, 0.33, 0.5, 0.55, 0.67, 1.0]), _apart]
+
+
+def read(
+    con: duckdb.DuckDBPyConnection, select: str, pure: bool = False, pick: Callable[[int, Clip], int] = _apart
+) -> tuple[DirectPlan, dict[str, np.ndarray], ExactSums, dict[str, int]]:
+    """What is measured, how many owners have each norm, the exact sums, and the bounds on norms that were given for them.
+
+    Args:
+        con, select: what is asked.
+        pure: whether noise is Laplace.
+        pick: the number of the bound that is given, from the place among them.
+    """
     from duckdb_dp.answers import direct_plan
 
     seen: list = []
+    owners: dict[str, np.ndarray] = {}
+    given: dict[str, int] = {}
+
+    def choose(session: object, asked: object, name: object, key: object, sums: ExactSums) -> list[int]:
+        for place, clip in enumerate(by_norm(direct_plan(asked).clips)):  # type: ignore[arg-type]
+            owners[clip.name] = sums.owners(clip.sums[0], clip.size)
+            given[clip.name] = pick(place, clip)
+        return [choice for choice in given.values() for _ in range(3)]
 
     def stop(session: object, asked: object, sums: ExactSums, *_: object, **__: object) -> None:
         seen.append((direct_plan(asked), sums))  # type: ignore[arg-type]
         raise SeenError
 
-    with patch.object(execute, "_draw", stop), pytest.raises(duckdb.Error, match="SeenError"):
+    drawn = pytest.raises(duckdb.Error, match="SeenError")
+    with patch.object(execute, "_draw", stop), patch.object(execute, "_choose", choose), drawn:
         con.execute("FROM dp_sql(?, fresh := true, epsilon := 1, delta := ?)", [select, 0 if pure else 1e-9]).fetchall()
-    (found,) = seen
-    return found
+    ((plan, sums),) = seen
+    owners |= {
+        clip.name: sums.owners(clip.sums[0], clip.size)
+        for clip in plan.clips
+        if clip.chosen and clip.name not in owners
+    }
+    return plan, owners, sums, given
 
 
 def choices(size: int) -> list[int]:
@@ -93,38 +133,40 @@ def test_one_unit_changes_clipped_sums_by_their_norm_at_most(tmp_path: Path, sel
     with table(tmp_path, pure) as con:
         everybody = rows(rng, 60)
         fill(con, everybody)
-        plan, before = read(con, select, pure)
+        whole = [read(con, select, pure, pick) for pick in PICKS]
         for one in ["a", "A", "c", None] if pure else ["a", "c", None]:
             rest = [row for row in everybody if row[0] != one]
             rng.shuffle(rest)
             fill(con, rest)
-            _, after = read(con, select, pure)
-            for clip in plan.clips:
-                if clip.chosen:
-                    first = clip.sums[0]
-                    moved = clip.scores(before.owners(first, clip.size)) - clip.scores(after.owners(first, clip.size))
-                    assert np.abs(moved).max() <= (0 if one is None else 1 + 1e-6)
-                    if clip.steep:
-                        scores = [
-                            clip.steep_scores(each.owners(first, clip.size), clip.size - 1) for each in (before, after)
-                        ]
-                        assert np.abs(scores[0] - scores[1]).max() <= (0 if one is None else 1 + 1e-6)
-                for choice in choices(clip.size):
+            for (plan, owners, before, given), pick in zip(whole, PICKS, strict=True):
+                _, fewer, after, again = read(con, select, pure, pick)
+                assert again == given
+                for clip in plan.clips:
+                    if clip.chosen:
+                        _scores_move_by_one(clip, owners[clip.name], fewer[clip.name], 0 if one is None else 1 + 1e-6)
                     names = [m.clique for m in plan.measurements if plan.clip_of(m.clique) is clip]
-                    found = [
-                        before.clipped(name, clip.candidates, choice) - after.clipped(name, clip.candidates, choice)
-                        for name in names
-                    ]
+                    if clip.rows:
+                        for choice in choices(clip.size):
+                            found = [before.first_rows(name, choice) - after.first_rows(name, choice) for name in names]
+                            most = 0 if one is None else clip.bound(choice)
+                            assert all(np.abs(change).sum() <= most for change in found)
+                        continue
+                    found = [before.marginal(name) - after.marginal(name) for name in names]
                     if one is None:
                         assert not any(change.any() for change in found)
-                    elif clip.rows:
-                        assert all(np.abs(change).sum() <= clip.bound(choice) for change in found)
                     else:
                         norm = float(np.linalg.norm(np.concatenate(found).astype(float), 1 if pure else 2))
                         part, sum_ = plan.sums[clip.sums[0]]
                         assert norm <= plan._squared(part, sum_) ** 0.5
                         attained = max(attained, norm / 2**BITS)
     assert attained > 1 - 1e-6
+
+
+def _scores_move_by_one(clip: Clip, before: np.ndarray, after: np.ndarray, most: float) -> None:
+    assert np.abs(clip.scores(before) - clip.scores(after)).max() <= most
+    if clip.steep:
+        scores = [clip.steep_scores(each, clip.size - 1) for each in (before, after)]
+        assert np.abs(scores[0] - scores[1]).max() <= most
 
 
 def test_contributions_below_the_bound_are_added_as_they_are(tmp_path: Path) -> None:
@@ -137,13 +179,46 @@ def test_contributions_below_the_bound_are_added_as_they_are(tmp_path: Path) -> 
         ]
         fill(con, found)
         select = "SELECT g, count(*) AS n, sum(d) AS d, sum(w) AS w, sum(y) AS y, sum(y) FILTER (WHERE n > 1) AS f FROM t GROUP BY g"
-        plan, sums = read(con, select)
+        plan, _, sums, given = read(con, select, pick=lambda _, clip: _suits(clip, 1e4))
         expected = con.execute(f"{select} ORDER BY g").fetchall()
         for index, (part, one) in enumerate(plan.sums):
             clip = plan.clip_of(sum_name(index))
             assert clip is not None
             assert part.size == 4  # with other
-            choice = int(np.searchsorted(clip.candidates, 1e5))
-            got = sums.clipped(sum_name(index), clip.candidates, choice) * clip.bound(choice) / 2**BITS
+            tau = clip.bound(given[clip.name])
+            got = sums.marginal(sum_name(index)) * tau / 2**BITS
             assert got[:3] == pytest.approx([float(row[index + 1]) for row in expected], rel=1e-5), str(one)
             assert got[3] == 0
+
+
+def test_sums_of_a_ratio_have_one_weight_of_each_owner(tmp_path: Path) -> None:
+    """An average of a constant is that constant, wherever its bounds lie; sums that are not divided keep weights of their own."""
+    rng = random.Random(5)
+    with table(tmp_path, False) as con:
+        found = [
+            (f"u{i % 60 % (1 + i % 60 // 7)}", rng.choice("pqr"), i % 4, 0.75, "s", 12, rng.random(), 0)
+            for i in range(900)
+        ]
+        fill(con, found)
+        for select, groups in [
+            ("SELECT avg(x) AS a, avg(w) AS b, stddev(w) AS c FROM t", 2),
+            ("SELECT g, avg(x) AS a, 8 * sum(w) / sum(x) AS b FROM t GROUP BY g", 1),
+            ("SELECT count(*) AS n, avg(w) AS a FROM t WHERE w > 0", 1),
+            ("SELECT count(*) AS n, sum(w) AS s FROM t", 2),
+        ]:
+            plan, _, sums, given = read(con, select, pick=lambda place, clip: _suits(clip, 6 + 5 * place))
+            rows_seen: dict[frozenset[str], list[list[float]]] = {}
+            for index, (_, one) in enumerate(plan.sums):
+                clip = plan.clip_of(sum_name(index))
+                assert clip is not None
+                x = 1.0 if one.counts else {'"x"': 0.75, '"w"': 12.0}[one.value]
+                of_row = (x - one.centre) ** (2 if one.square else 1)
+                if of_row and one.kind != "missing":
+                    got = sums.marginal(sum_name(index)) * clip.bound(given[clip.name]) / 2**BITS / of_row
+                    rows_seen.setdefault(frozenset({clip.name, *clip.together}), []).append(got.tolist())
+            assert len(rows_seen) == groups
+            for same in rows_seen.values():
+                assert all(0 < sum(each) < 880 for each in same)  # something is cut
+                assert all(each == pytest.approx(same[0], rel=1e-4) for each in same)
+            totals = {round(sum(same[0]), 3) for same in rows_seen.values()}
+            assert len(totals) == groups

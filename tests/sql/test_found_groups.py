@@ -7,11 +7,13 @@ from typing import Any
 from unittest.mock import patch
 
 import duckdb
+import numpy as np
 import pytest
 
 import duckdb_dp.testing
 from duckdb_dp.accounting.ledger import Ledger
 from duckdb_dp.answers import direct_plan
+from duckdb_dp.plan.clipping import by_norm
 from duckdb_dp.sql import execute
 from tests.conftest import Loaded
 
@@ -202,15 +204,23 @@ class SeenError(Exception):
     """Raised when the sums are known."""
 
 
-def seen(loaded: Loaded, select: str) -> tuple[Any, Any]:
-    """The plan and the exact sums of a call, which is not charged but for the values that it finds."""
+def seen(loaded: Loaded, select: str) -> tuple[Any, Any, Any]:
+    """The plan, the exact sums and the owners by norm of a call, which is not charged but for the values that it finds."""
     caught: list[Any] = []
+    owners: dict[str, Any] = {}
+
+    def choose(_session: object, asked: Any, _name: object, _key: object, sums: Any) -> list[int]:
+        clips = by_norm(direct_plan(asked).clips)
+        owners.update({clip.name: sums.owners(clip.sums[0], clip.size) for clip in clips})
+        picked = [min(int(np.searchsorted(clip.candidates, 2.0)), clip.size - 1) for clip in clips]
+        return [choice for choice in picked for _ in range(3)]
 
     def stop(_session: object, asked: Any, sums: object, *_: object, **__: object) -> None:
-        caught.append((direct_plan(asked), sums))
+        caught.append((direct_plan(asked), sums, owners))
         raise SeenError
 
-    with patch.object(execute, "_draw", stop), pytest.raises(duckdb.Error, match="SeenError"):
+    drawing = patch.object(execute, "_draw", stop)
+    with drawing, patch.object(execute, "_choose", choose), pytest.raises(duckdb.Error, match="SeenError"):
         loaded("FROM dp_sql(?, epsilon := 3)", [select])
     return caught[0]
 
@@ -226,20 +236,23 @@ def test_found_groups_are_clipped_as_known_ones_are(tmp_path: Path, select: str)
             "CALL dp_protect('visits', unit := 'person', max_rows := 'auto', epsilon := 1000, delta := 1e-9, discovery_delta := 5e-10)"
         )
         loaded("CALL dp_attribute('visits', 'day', low := '2024-01-01', high := '2024-03-30')")
-        (plan, first), (again, second) = seen(loaded, select), seen(loaded, select)
+        (plan, first, norms), (again, second, norms_again) = seen(loaded, select), seen(loaded, select)
     assert plan.parts == again.parts
     assert {one["function"] for one in loaded.charged()} == {"dp_discover"}
     for clip in plan.clips:
         if clip.chosen:
-            owners = [sums.owners(clip.sums[0], clip.size) for sums in (first, second)]
+            owners = [sums.owners(clip.sums[0], clip.size) for sums in (first, second)] if clip.rows else []
+            owners = owners or [norms[clip.name], norms_again[clip.name]]
             assert owners[0].sum() > 0
             assert (owners[0] == owners[1]).all()
     for measurement in plan.measurements:
         clip = plan.clip_of(measurement.clique)
         assert clip is not None
-        for choice in {0, clip.size // 2, clip.size - 1}:
-            totals = [sums.clipped(measurement.clique, clip.candidates, choice) for sums in (first, second)]
+        name = measurement.clique
+        for choice in {0, clip.size // 2, clip.size - 1} if clip.rows else {0}:
+            totals = [sums.first_rows(name, choice) if clip.rows else sums.marginal(name) for sums in (first, second)]
             assert (totals[0] == totals[1]).all()
+            assert clip.rows or totals[0].any()
 
 
 @pytest.fixture(scope="module")

@@ -99,8 +99,11 @@ def test_each_column_of_a_list_has_the_rest_where_a_select_lists_it(shop: Loaded
         "SELECT item, count(*) AS n FROM bought GROUP BY item ORDER BY n DESC LIMIT 9",
         "SELECT serial, count(*) AS n FROM bought GROUP BY serial",
     ]
-    rows = shop("SELECT query, item, serial FROM dp_sql(?, epsilon := 200)", [asked])
-    assert {row[1:] for row in rows} == {("item0", None), ("item1", None), ("item2", None), (None, "other")}
+    rows = shop("SELECT query, n, item, serial FROM dp_sql(?, epsilon := 200)", [asked])
+    assert {row[2:] for row in rows} == {("item0", None), ("item1", None), ("item2", None), (None, "other")}
+    truth = dict(shop(f"SELECT item, count(*) AS n FROM bought WHERE {RARE} GROUP BY item"))
+    for _, n, item, serial in rows:
+        assert n == pytest.approx(6000 if serial else truth[item], rel=0.03)
     asked[1] = "SELECT item, sum(paid) AS n FROM bought WHERE paid BETWEEN 0 AND 50 GROUP BY item"
     rows = shop("SELECT query, item FROM dp_sql(?, epsilon := 200)", [asked])
     assert (1, "other") in rows

@@ -1,15 +1,17 @@
 """The direct route of dp_sql over attached tables: what their engine counts of a request, and whether it can."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.answers import direct_plan
 from duckdb_dp.counting.engines.source import Source
-from duckdb_dp.counting.sums import ExactSums
+from duckdb_dp.counting.sums import CHOICES, ExactSums
 from duckdb_dp.errors import DPError
 from duckdb_dp.grouped_sums import GroupedSums, sum_name
 from duckdb_dp.request import Request
@@ -45,8 +47,13 @@ def check(session: Session, dataset: Dataset, parts: Sequence[GroupedSums]) -> N
             check_part(part, own)
 
 
-def sums(session: Session, request: Request) -> ExactSums:
-    """The exact sums of a request, worked out in one statement of the engine.
+def sums(session: Session, request: Request, choose: Callable[[ExactSums], Sequence[int]]) -> ExactSums:
+    """The exact sums of a request, worked out in one statement of the engine, or in two where bounds on norms are chosen between them.
+
+    Args:
+        session: what is attached.
+        request: the request.
+        choose: chooses these bounds, from how many units have their norms in which cells: ``private.choose_bounds``.
 
     Raises:
         DPError: a table is not attached now, or its engine failed.
@@ -64,16 +71,43 @@ def sums(session: Session, request: Request) -> ExactSums:
         if any(own.columns.get(column) != type_ for column, type_ in reading.part.columns):
             raise own.replaced()
         read.append((reading, own))
-    found = read[0][1].fetch(lambda _: together(_tables(read)))
-    columns = [found[name].to_numpy().astype(np.int64) for name in found.column_names]
     blocks: Blocks = {}
-    first = 0
-    for reading, _ in read:
-        last = first + reading.number
-        numbers = {b - first: [column[columns[0] == b] for column in columns[1:]] for b in range(first, last)}
-        blocks |= reading.blocks(numbers)
-        first = last
+    bounded = [(reading, own) for reading, own in read if isinstance(reading, Clipped) and reading.chosen]
+    if bounded:
+        widths = [len(reading.chosen) for reading, _ in bounded]
+        numbers = _fetched(read[0][1], [(reading.owners, own) for reading, own in bounded], widths)
+        for (reading, _), found in zip(bounded, numbers, strict=True):
+            blocks |= reading.owner_blocks(found)
+        choices = np.array(choose(ExactSums(request.direct, blocks)), dtype=np.int64)
+        blocks[CHOICES] = (np.arange(len(choices)), choices)
+        names = [name for reading, _ in bounded for name in reading.chosen]
+        for reading, _ in bounded:
+            reading.choices = dict(zip(names, choices[::3].tolist(), strict=True))
+    widths = [reading.number for reading, _ in read]
+    numbers = _fetched(read[0][1], [(reading.tables, own) for reading, own in read], widths)
+    for (each, _), found in zip(read, numbers, strict=True):
+        blocks |= each.blocks(found)
     return ExactSums(request.direct, blocks)
+
+
+def _fetched(
+    by: Source, asked: Sequence[tuple[Callable[[Any, int], list[Any]], Source]], widths: Sequence[int]
+) -> list[dict[int, list[NDArray[np.int64]]]]:
+    """What the engine answers, in one statement: of each reading its columns by the number of its block.
+
+    Args:
+        by: whose engine runs it.
+        asked: of each reading what makes its tables, and the table that it reads.
+        widths: how many blocks each has.
+    """
+    firsts = list(accumulate(widths, initial=0))
+    tables = [table for (make, own), first in zip(asked, firsts, strict=False) for table in make(own.table, first)]
+    found = by.fetch(lambda _: together(tables))
+    columns = [found[name].to_numpy().astype(np.int64) for name in found.column_names]
+    return [
+        {b - first: [column[columns[0] == b] for column in columns[1:]] for b in range(first, last)}
+        for first, last in pairwise(firsts)
+    ]
 
 
 def _source(session: Session, name: Name, part: GroupedSums, *, now: bool = False) -> Source | None:
@@ -106,13 +140,4 @@ def _readings(session: Session, request: Request) -> Sequence[_Read]:
                 else Reading(request, rest, names, unit_key, request.catalog)
             )
         first += len(part.sums)
-    return found
-
-
-def _tables(read: Sequence[tuple[_Read, Source]]) -> list[Any]:
-    found: list[Any] = []
-    first = 0
-    for reading, own in read:
-        found += reading.tables(own.table, first)
-        first += reading.number
     return found

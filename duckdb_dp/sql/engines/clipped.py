@@ -6,6 +6,7 @@ numbers again. So another engine may take another candidate for a norm at the ve
 what is paid for.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import Any, final
@@ -15,9 +16,8 @@ from numpy.typing import NDArray
 
 from duckdb_dp.counting.engines.expressions import Expression, by_bytes, is_null
 from duckdb_dp.counting.sums import MOST
-from duckdb_dp.domain.domain import Clique
 from duckdb_dp.grouped_sums import BITS, FRACTION, PER_OCTAVE, WHOLE, GroupedSums, Sum
-from duckdb_dp.plan.clipping import Clip
+from duckdb_dp.plan.clipping import Clip, by_norm
 from duckdb_dp.request import Request
 from duckdb_dp.sql.clipped_counts import SHRINK
 from duckdb_dp.sql.engines.sums import Blocks, Table, block, columns_of, numbered, placed, unit_of
@@ -41,66 +41,83 @@ class Clipped:
         first: the number of its first sum.
         clips: the bounds of its sums.
         engine: where the rows are, for messages.
+
+    Attributes:
+        chosen: the names of its bounds that are chosen, in the order of ``by_norm``.
+        choices: of these the numbers of their candidates, when they are known.
     """
 
     def __init__(self, request: Request, part: GroupedSums, first: int, clips: Sequence[Clip], engine: str) -> None:
         self._request, self.part, self._first, self._clips, self._engine = request, part, first, clips, engine
+        self.chosen = [clip.name for clip in by_norm(clips)]
+        self.choices: Mapping[str, int] = {}
         self._pure = request.accounting.pure
         self._unit = {f"u{i}": name for i, name in enumerate(unit_of(request, part))}
 
-    @property
-    def number(self) -> int:
-        """How many blocks there are: of each bound its sums, and how many units have their norm up to each candidate."""
-        return 2 * len(self._clips)
+    number = 1
+    """How many blocks there are: all sums have the same groups."""
 
-    def tables(self, table: Table, first: int) -> list[Table]:
-        """Tables of (b, k, n0, n1, ...): a block's number, candidate * groups + group, and sums.
+    def owners(self, table: Table, first: int) -> list[Table]:
+        """Tables of (b, k, n0): of each choice, in their order, how many units have their norm in each cell.
 
         Args:
             table: the rows.
             first: the number of the first block.
         """
+        rows = self._with_norms(self._added_up(table))
+        found = []
+        for place, name in enumerate(self.chosen):
+            b = next(b for b, clip in enumerate(self._clips) if clip.name == name)
+            units = rows.filter(rows["once"] == 0)
+            units = units.select(j=cell(units[f"n{b}"], self._clips[b]))
+            counted = units.group_by("j").aggregate(n=units.count())
+            found.append(block(first + place, counted["j"], [counted["n"]]))
+        return found
+
+    def owner_blocks(self, found: Mapping[int, Sequence[NDArray[np.int64]]]) -> Blocks:
+        """The answers of ``owners`` by name, by the number of their block."""
+        none = [np.zeros(0, dtype=np.int64)] * 2
+        clips = [clip for clip in self._clips if clip.name in self.chosen]
+        read = [found.get(place, none)[:2] for place in range(len(clips))]
+        return {(f"#{clip.sums[0]}", "owners"): (k, n) for clip, (k, n) in zip(clips, read, strict=True)}
+
+    def tables(self, table: Table, first: int) -> list[Table]:
+        """A table of (b, k, n0, n1, ...): the number of the block, a group, and the sums of what is cut, in steps.
+
+        Args:
+            table: the rows.
+            first: the number of the block.
+        """
         import ibis
 
-        rows = self._added_up(table)
-        found = []
-        for number, clip in enumerate(self._clips):
-            norms = self._with_norm(rows, clip)
-            most = ibis.literal(2**BITS * SHRINK)
-            tau = ibis.literal(2.0) ** (clip.lowest + norms["j"].cast("float64") / float(PER_OCTAVE))
-            bound = tau if clip.declared is None else ibis.literal(float(clip.declared))
-            sure = ibis.ifelse(norms["n"] > 0, norms["n"], ibis.literal(1.0))
-            factors = [
-                ibis.ifelse(norms["n"] > 0, most / ibis.greatest(sure, bound), ibis.literal(0.0)),
-                ibis.ifelse(norms["n"] > 0, most / sure, ibis.literal(0.0)),
-            ]
-            steps = {
-                f"s{2 * i + place}": _trunc(norms[f"d{index - self._first}"] * factor)
-                for i, index in enumerate(clip.sums)
-                for place, factor in enumerate(factors)
-            }
-            scaled = norms.select(k=norms["j"] * self.part.size + norms["k"], j=norms["j"], once=norms["once"], **steps)
-            sums = scaled.group_by("k").aggregate(**{name: scaled[name].sum() for name in steps})
-            found.append(block(first + 2 * number, sums["k"], [sums[name] for name in steps]))
-            owners = scaled.filter(scaled["once"] == 0)
-            owners = owners.group_by("j").aggregate(n=owners.count())
-            found.append(block(first + 2 * number + 1, owners["j"], [owners["n"]]))
-        return found
+        rows = self._with_norms(self._added_up(table))
+        steps: dict[str, Expression] = {}
+        for b, clip in enumerate(self._clips):
+            weight = self._ratio(rows, b)
+            for other, each in enumerate(self._clips):
+                if each.name in clip.together and not math.isnan(each.bound(self.choices.get(each.name, 0))):
+                    weight = ibis.least(weight, self._ratio(rows, other))
+            factor = weight * (2**BITS * SHRINK / self._tau(b))
+            steps |= {f"s{index}": _trunc(rows[f"d{index - self._first}"] * factor) for index in clip.sums}
+        scaled = rows.select(k=rows["k"], **steps)
+        sums = scaled.group_by("k").aggregate(**{name: scaled[name].sum() for name in steps})
+        return [block(first, sums["k"], [sums[name] for name in steps])]
 
     def blocks(self, found: Mapping[int, Sequence[NDArray[np.int64]]]) -> Blocks:
         """The answers of ``tables`` by name, from (k, n0, n1, ...) by the number of their block."""
-        blocks: Blocks = {}
-        for number, clip in enumerate(self._clips):
-            none = [np.zeros(0, dtype=np.int64)] * (1 + 2 * len(clip.sums))
-            places, *columns = found.get(2 * number, none)
-            for i, index in enumerate(clip.sums):
-                for more, column in zip(((), ("unit",)), columns[2 * i : 2 * i + 2], strict=True):
-                    name: Clique = (f"#{index}", *more)
-                    blocks[name] = (places, np.clip(column, -MOST, MOST))
-            if clip.chosen:
-                candidates, owners, *_ = found.get(2 * number + 1, none)
-                blocks[f"#{clip.sums[0]}", "owners"] = (candidates, owners)
-        return blocks
+        names = [(f"#{index}",) for clip in self._clips for index in clip.sums]
+        places, *columns = found.get(0, [np.zeros(0, dtype=np.int64)] * (1 + len(names)))
+        return {name: (places, np.clip(column, -MOST, MOST)) for name, column in zip(names, columns, strict=False)}
+
+    def _tau(self, b: int) -> float:
+        return float(self._clips[b].candidates[self.choices.get(self._clips[b].name, 0)])
+
+    def _ratio(self, rows: Table, b: int) -> Expression:
+        """A unit's own weight for one bound."""
+        import ibis
+
+        norm, one = rows[f"n{b}"], ibis.literal(1.0)
+        return ibis.ifelse(norm > self._tau(b), ibis.literal(self._tau(b)) / ibis.ifelse(norm > 0, norm, one), one)
 
     def _added_up(self, table: Table) -> Table:
         """What each unit adds to each group: its columns, the group k, and d0, d1, ... by the number of the sum."""
@@ -120,21 +137,23 @@ class Clipped:
         }
         return sums.select("k", *keys, **numbers)
 
-    def _with_norm(self, rows: Table, clip: Clip) -> Table:
-        """The same with each unit's norm n, its candidate's number j, and ``once``, which is 0 in one of its rows."""
+    def _with_norms(self, rows: Table) -> Table:
+        """The same with each unit's norms n0, n1, ..., and ``once``, which is 0 in one of its rows."""
         import ibis
 
         keys = [name for name in rows.columns if name[0] in "ub"]
         unit = ibis.window(group_by=keys)
-        parts = [rows[f"d{index - self._first}"].abs() for index in clip.sums]
-        found = rows.mutate(m=ibis.greatest(reduce(ibis.greatest, parts).max().over(unit), ibis.literal(LEAST)))
-        shares = [part / found["m"] for part in (found[f"d{index - self._first}"].abs() for index in clip.sums)]
-        steps = [(share if self._pure else share * share) * 2.0**FRACTION for share in shares]
-        found = found.mutate(t=reduce(lambda a, b: a + b, steps).ceil().cast("int64"))
-        total = found["t"].sum().over(ibis.window(group_by=keys)).cast("float64") * 2.0**-FRACTION
-        found = found.mutate(n=found["m"] * (total if self._pure else total.sqrt()))
-        once = ibis.row_number().over(ibis.window(group_by=keys, order_by="k"))
-        return found.mutate(j=cell(found["n"], clip), once=once)
+        found = rows
+        for b, clip in enumerate(self._clips):
+            names = [f"d{index - self._first}" for index in clip.sums]
+            parts = [found[name].abs() for name in names]
+            found = found.mutate(m=ibis.greatest(reduce(ibis.greatest, parts).max().over(unit), ibis.literal(LEAST)))
+            shares = [found[name].abs() / found["m"] for name in names]
+            steps = [(share if self._pure else share * share) * 2.0**FRACTION for share in shares]
+            found = found.mutate(t=reduce(lambda a, b: a + b, steps).ceil().cast("int64"))
+            total = found["t"].sum().over(ibis.window(group_by=keys)).cast("float64") * 2.0**-FRACTION
+            found = found.mutate(**{f"n{b}": found["m"] * (total if self._pure else total.sqrt())}).drop("m", "t")
+        return found.mutate(once=ibis.row_number().over(ibis.window(group_by=keys, order_by="k")))
 
 
 def cell(n: Expression, clip: Clip) -> Expression:
