@@ -168,7 +168,7 @@ def _draw(
     yield from plan.dump().items()
     clips = () if isinstance(plan, Plan) else plan.clips
     drawn = {clip.name: _chosen(clip, counts, bits) for clip in clips if clip.chosen and clip.rows}
-    drawn |= {clip.name: _told(clip, counts, place) for place, clip in enumerate(by_norm(clips))}
+    drawn |= {clip.name: _told(clip, counts, place) for place, clip in enumerate(by_norm(clips)) if clip.chosen}
     expect_draws(sum([measurement.strategy.shape[0] for measurement in plan.measurements]))
     order = counts.order([measurement.clique for measurement in plan.measurements])
 
@@ -217,7 +217,12 @@ def choose_bounds(
     release = _charged(request, plan.mechanism, event(plan, request), bits=bits, **charge)
     if release.state != "charged":
         return [0, 0, 0] * len(by_norm(plan.clips))
-    return [int(found) for clip in by_norm(plan.clips) for found in _chosen(clip, counts, bits)[:3]]
+    none = np.zeros(3)
+    return [
+        int(found)
+        for clip in by_norm(plan.clips)
+        for found in (_chosen(clip, counts, bits)[:3] if clip.chosen else none)
+    ]
 
 
 def _told(clip: Clip, counts: Exact, place: int) -> Array:

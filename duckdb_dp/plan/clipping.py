@@ -199,8 +199,11 @@ class Clip:
 
 
 def by_norm(clips: Iterable[Clip]) -> list[Clip]:
-    """The bounds on norms that are chosen, in the order in which a statement has their choices."""
-    return [clip for clip in clips if clip.chosen and not clip.rows]
+    """The bounds on norms, in the order in which a statement has their choices, and 0 of what is not chosen.
+
+    How many groups are found may decide whether one is: so those that are not have places too.
+    """
+    return [clip for clip in clips if not clip.rows]
 
 
 def lost(groups: int, noise: float) -> float:

@@ -52,7 +52,7 @@ class Clipped:
         pure: whether norms are L1.
         types: of the owner's columns, where they are known.
         found: the columns whose values the statement itself finds.
-        chosen: the names of all bounds on norms that are chosen, in the order of their choices.
+        places: the names of all bounds on norms, in the order of their choices.
     """
 
     def __init__(
@@ -66,10 +66,10 @@ class Clipped:
         pure: bool,
         types: Sequence[str] = (),
         found: Sequence[str] = (),
-        chosen: Sequence[str] = (),
+        places: Sequence[str] = (),
     ) -> None:
         self._request, self._part, self._place, self._first = request, part, place, first
-        self._chosen = chosen
+        self._places = places
         self._found, finds = found, any(name in part.clique for name in found)
         self._clips, self._pure = [self._wide(clip) for clip in clips] if finds else clips, pure
         self._sums = [(i, one) for i, one in enumerate(part.sums) if one.norm]
@@ -128,7 +128,7 @@ class Clipped:
         n, clips = self._place, self._clips
         of_sums = {index - self._first: b for b, clip in enumerate(clips) for index in clip.sums}
         taus = [f"{text} AS {name}{b}" for b, clip in enumerate(clips) for name, text in self._bound(clip).items()]
-        bounds = f"(SELECT {', '.join(taus)}{' FROM chosen' if self._chosen else ''})"
+        bounds = f"(SELECT {', '.join(taus)}{' FROM chosen' if any(clip.chosen for clip in clips) else ''})"
         factors = ", ".join(f"{self._factor(b)} AS f{b}" for b in range(len(clips)))
         cut = [f"CAST(trunc(d{i} * f{b}) AS INTEGER) AS x{i}" for i, b in of_sums.items()]
         sums = [f"CAST(greatest(least(coalesce(sum(x{i}), 0), {MOST}), -{MOST}) AS BIGINT) AS x{i}" for i in of_sums]
@@ -184,7 +184,7 @@ class Clipped:
         """SQL of a bound, and of whether there is one."""
         if not clip.chosen:
             return {"t": f"{float(clip.candidates[0])!r}::DOUBLE", "w": "true"}
-        choice = f"chosen[{3 * self._chosen.index(clip.name) + 1}]"
+        choice = f"chosen[{3 * self._places.index(clip.name) + 1}]"
         return {
             "t": f"pow(2.0, {clip.lowest} + {choice} / {PER_OCTAVE}.0)",
             "w": f"{choice} >= {NONE * PER_OCTAVE if clip.numbers else 0}",

@@ -86,13 +86,13 @@ def _readings(
 ) -> Iterator["Reading | Clipped | Ranked"]:
     """What is read of each grouping set: sums that are bounded by norm, and others."""
     clips, first = direct_plan(request).clips, 0
-    chosen = [clip.name for clip in by_norm(clips)]
+    places = [clip.name for clip in by_norm(clips)]
     for place, part in enumerate(request.direct):
         own = [clip for clip in clips if first <= clip.sums[0] < first + len(part.sums)]
         norms = [clip for clip in own if not clip.rows]
         if norms:
             types, pure = owner_types(session, request, part), request.accounting.pure
-            yield Clipped(request, part, place, first, norms, pure=pure, types=types, found=found, chosen=chosen)
+            yield Clipped(request, part, place, first, norms, pure=pure, types=types, found=found, places=places)
         numbers = [i for i, one in enumerate(part.sums) if not one.norm]
         if numbers:
             rest = replace(part, sums=tuple(part.sums[i] for i in numbers))

@@ -252,13 +252,14 @@ def test_a_unit_changes_joins_by_what_is_paid_for(
 
     def sums(session: Any, request: Any, _: Any, real: Any = asked.sums) -> Any:
         clips, owners = by_norm(direct_plan(request).clips), {}
+        chosen = [clip for clip in clips if clip.chosen]
 
         def choose(seen: ExactSums) -> list[int]:
-            owners.update({clip.name: seen.owners(clip.sums[0], clip.size) for clip in clips})
+            owners.update({clip.name: seen.owners(clip.sums[0], clip.size) for clip in chosen})
             picked = [min(int(np.searchsorted(clip.candidates, bound)), clip.size - 1) for clip in clips]
             return [choice for choice in picked for _ in range(3)]
 
-        each = [real(session, request, choose) for bound in ((2.0, 30.0) if clips else (1.0,))]
+        each = [real(session, request, choose) for bound in ((2.0, 30.0) if chosen else (1.0,))]
         found.append((request, each, owners))
         return each[-1]
 

@@ -102,8 +102,9 @@ def read(
 
     def choose(session: object, asked: object, name: object, key: object, sums: ExactSums) -> list[int]:
         for place, clip in enumerate(by_norm(direct_plan(asked).clips)):  # type: ignore[arg-type]
-            owners[clip.name] = sums.owners(clip.sums[0], clip.size)
             given[clip.name] = pick(place, clip)
+            if clip.chosen:
+                owners[clip.name] = sums.owners(clip.sums[0], clip.size)
         return [choice for choice in given.values() for _ in range(3)]
 
     def stop(session: object, asked: object, sums: ExactSums, *_: object, **__: object) -> None:

@@ -211,7 +211,7 @@ def seen(loaded: Loaded, select: str) -> tuple[Any, Any, Any]:
 
     def choose(_session: object, asked: Any, _name: object, _key: object, sums: Any) -> list[int]:
         clips = by_norm(direct_plan(asked).clips)
-        owners.update({clip.name: sums.owners(clip.sums[0], clip.size) for clip in clips})
+        owners.update({clip.name: sums.owners(clip.sums[0], clip.size) for clip in clips if clip.chosen})
         picked = [min(int(np.searchsorted(clip.candidates, 2.0)), clip.size - 1) for clip in clips]
         return [choice for choice in picked for _ in range(3)]
 
@@ -245,6 +245,7 @@ def test_found_groups_are_clipped_as_known_ones_are(tmp_path: Path, select: str)
             owners = owners or [norms[clip.name], norms_again[clip.name]]
             assert owners[0].sum() > 0
             assert (owners[0] == owners[1]).all()
+    seen_any = False
     for measurement in plan.measurements:
         clip = plan.clip_of(measurement.clique)
         assert clip is not None
@@ -252,7 +253,8 @@ def test_found_groups_are_clipped_as_known_ones_are(tmp_path: Path, select: str)
         for choice in {0, clip.size // 2, clip.size - 1} if clip.rows else {0}:
             totals = [sums.first_rows(name, choice) if clip.rows else sums.marginal(name) for sums in (first, second)]
             assert (totals[0] == totals[1]).all()
-            assert clip.rows or totals[0].any()
+            seen_any = seen_any or bool(totals[0].any())
+    assert seen_any
 
 
 @pytest.fixture(scope="module")

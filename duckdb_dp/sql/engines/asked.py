@@ -14,6 +14,7 @@ from duckdb_dp.counting.engines.source import Source
 from duckdb_dp.counting.sums import CHOICES, ExactSums
 from duckdb_dp.errors import DPError
 from duckdb_dp.grouped_sums import GroupedSums, sum_name
+from duckdb_dp.plan.clipping import by_norm
 from duckdb_dp.request import Request
 from duckdb_dp.sql.engines.clipped import Clipped
 from duckdb_dp.sql.engines.ranked import Ranked
@@ -80,7 +81,7 @@ def sums(session: Session, request: Request, choose: Callable[[ExactSums], Seque
             blocks |= reading.owner_blocks(found)
         choices = np.array(choose(ExactSums(request.direct, blocks)), dtype=np.int64)
         blocks[CHOICES] = (np.arange(len(choices)), choices)
-        names = [name for reading, _ in bounded for name in reading.chosen]
+        names = [clip.name for clip in by_norm(direct_plan(request).clips)]
         for reading, _ in bounded:
             reading.choices = dict(zip(names, choices[::3].tolist(), strict=True))
     widths = [reading.number for reading, _ in read]

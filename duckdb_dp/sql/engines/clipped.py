@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from duckdb_dp.counting.engines.expressions import Expression, by_bytes, is_null
 from duckdb_dp.counting.sums import MOST
 from duckdb_dp.grouped_sums import BITS, FRACTION, PER_OCTAVE, WHOLE, GroupedSums, Sum
-from duckdb_dp.plan.clipping import Clip, by_norm
+from duckdb_dp.plan.clipping import Clip
 from duckdb_dp.request import Request
 from duckdb_dp.sql.clipped_counts import SHRINK
 from duckdb_dp.sql.engines.sums import Blocks, Table, block, columns_of, numbered, placed, unit_of
@@ -43,13 +43,13 @@ class Clipped:
         engine: where the rows are, for messages.
 
     Attributes:
-        chosen: the names of its bounds that are chosen, in the order of ``by_norm``.
+        chosen: the names of its bounds that are chosen.
         choices: of these the numbers of their candidates, when they are known.
     """
 
     def __init__(self, request: Request, part: GroupedSums, first: int, clips: Sequence[Clip], engine: str) -> None:
         self._request, self.part, self._first, self._clips, self._engine = request, part, first, clips, engine
-        self.chosen = [clip.name for clip in by_norm(clips)]
+        self.chosen = [clip.name for clip in clips if clip.chosen]
         self.choices: Mapping[str, int] = {}
         self._pure = request.accounting.pure
         self._unit = {f"u{i}": name for i, name in enumerate(unit_of(request, part))}
