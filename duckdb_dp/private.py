@@ -199,8 +199,8 @@ def choose_bounds(
 ) -> list[int]:
     """Charge a request, and choose its bounds on norms: (bound, first, second) of each, the numbers of candidates.
 
-    A statement asks for them in its midst, as what it adds up then depends on them. Nobody else sees them before the release is stored.
-    A request that is charged already is not charged again; where it is stored, nothing is drawn.
+    A statement asks for them in its midst, as what it adds up then depends on them. They are stored with the charge: so a statement that
+    fails afterwards, which may depend on them, is not given others. Where the release is stored already, nothing is drawn.
 
     Args:
         counts: how many owners have their norm in each cell.
@@ -214,15 +214,18 @@ def choose_bounds(
 
     if plan.refusal:
         raise DPError(plan.refusal)
-    release = _charged(request, plan.mechanism, event(plan, request), bits=bits, **charge)
-    if release.state != "charged":
-        return [0, 0, 0] * len(by_norm(plan.clips))
-    none = np.zeros(3)
-    return [
-        int(found)
-        for clip in by_norm(plan.clips)
-        for found in (_chosen(clip, counts, bits)[:3] if clip.chosen else none)
-    ]
+    clips = by_norm(plan.clips)
+
+    def choose() -> list[int]:
+        drawn = [_chosen(clip, counts, bits)[:3].tolist() if clip.chosen else [0, 0, 0] for clip in clips]
+        return [int(found) for each in drawn for found in each]
+
+    release = _charged(request, plan.mechanism, event(plan, request), bits=bits, choose=choose, **charge)
+    if release.state == "charged" and len(release.choices) != 3 * len(clips):
+        raise DPError(
+            f"release {release.id} was begun by another version: finish it there, or ask with fresh := true, which is charged anew."
+        )
+    return list(release.choices) or [0, 0, 0] * len(clips)
 
 
 def _told(clip: Clip, counts: Exact, place: int) -> Array:

@@ -285,8 +285,10 @@ def release_of(db: sqlite3.Connection, account: str, key: int | str) -> Release:
     raise DPError(f"there is no release {as_sql(key)} that '{account}' may read; FROM dp_releases() lists those.")
 
 
-def own_rows(db: sqlite3.Connection, account: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows of dp_releases or dp_ledger that an account may see, with its own names."""
+def own_rows(db: sqlite3.Connection, account: str | None, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of dp_releases or dp_ledger that an account may see, with its own names; all of them where nobody asks from outside."""
+    if account is None:
+        return rows
     seen = readable(db, account)
     prefix = own_name(account, "") or ""
     named = "SELECT release, name FROM names WHERE substr(name, 1, ?) = ? ORDER BY id DESC"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
@@ -48,8 +49,7 @@ class Ledger:
         self.path = Path(path)
         self._database = Database(path=self.path / "ledger.sqlite", timeout=timeout)
         self._database.prepare()
-        self.public = Public(self._database)
-        self.families = Families(self._database)
+        self.public, self.families = Public(self._database), Families(self._database)
         self.accounts, self.periods = Accounts(self._database), Periods(self._database)
         self.account: str | None = None
         self._verified: set[str] = set()  # release files whose digest was checked
@@ -87,9 +87,7 @@ class Ledger:
         """Declares a table private, once and for all. The same declaration again returns the existing dataset.
 
         Args:
-            catalog: with `schema` and `name`, the table; ASCII case does not matter, as in DuckDB.
-            schema: see `catalog`.
-            name: see `catalog`.
+            catalog, schema, name: the table; ASCII case does not matter, as in DuckDB.
             budget: all that may ever be spent on the table.
             accounting: 'gdp', 'zcdp' or 'pure'; by default what suits the budget.
             delta: for an epsilon typed without one; with a rho or mu, the delta at which to show epsilons.
@@ -219,8 +217,9 @@ class Ledger:
         name: str | None = None,
         fresh_key: str | None = None,
         private: bool = True,
+        choose: Callable[[], Sequence[int]] | None = None,
     ) -> Release:
-        """Charges a request once, ever; durable when it returns. Call it before any noise is drawn.
+        """Charges a request once, ever; durable when it returns. Call it before any other noise is drawn.
 
         A request that was charged before is returned as it is, at no new cost: load it when it is 'stored'; draw or finish
         it (see `drawing`) and store it when it is only 'charged'. All within one transaction, so across threads and
@@ -235,14 +234,15 @@ class Ledger:
             name: a name for the release, for good; one that the request's own release has already means that release.
             fresh_key: for `fresh := true`, one key per statement: charges anew, once for it.
             private: False for noise from a seeded source. Such a release is never found by a private request.
+            choose: draws, once ever, what the release begins with; stored in the same transaction, as `choices`.
 
         Raises:
             DPError: more than what remains, or a name in use for another release; nothing is charged.
 
         Privacy: spends `event`.
         """
-        asked = {"function": function, "request": request, "mechanism": mechanism}
-        asked["request_hash"] = hash_request(request)
+        known = {"function": function, "request": request, "mechanism": mechanism}
+        asked = known | {"request_hash": hash_request(request)}
         name = grants.own_name(self.account, name)
         try:
             with self._database.writing("nothing was charged") as db:
@@ -258,7 +258,9 @@ class Ledger:
                     grants.pay(db, self.account, dataset, release, function)
                 if name is not None:
                     tables.give_name(db, name, release)
-                return release
+                if choose is None or release.state != "charged":
+                    return release
+                return replace(release, choices=tables.choices(db, release, choose))
         except grants.Waiting as waiting:
             cost = event.cost(dataset.accounting)
             raise self.accounts.waiting(self.account or "", dataset, cost, str(waiting), **asked) from None
@@ -380,14 +382,12 @@ class Ledger:
     def releases(self) -> list[dict[str, Any]]:
         """The rows of dp_releases: one per release, oldest first."""
         with self._database.reading() as db:
-            rows = readable.release_rows(db)
-            return rows if self.account is None else grants.own_rows(db, self.account, rows)
+            return grants.own_rows(db, self.account, readable.release_rows(db))
 
     def ledger_rows(self) -> list[dict[str, Any]]:
         """The rows of dp_ledger: one per charge, oldest first, with all that was recorded."""
         with self._database.reading() as db:
-            rows = readable.ledger_rows(db)
-            return rows if self.account is None else grants.own_rows(db, self.account, rows)
+            return grants.own_rows(db, self.account, readable.ledger_rows(db))
 
     def budget_rows(self) -> list[dict[str, Any]]:
         """The rows of dp_budget: one per dataset."""

@@ -133,7 +133,7 @@ def plain_unit(columns: Sequence[str]) -> str:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """A charge and what came of it. `released_at` is when its noise was stored, None until then."""
+    """A charge and what came of it. `released_at` is when its noise was stored, None until then; `choices` are what `charge` chose."""
 
     id: int
     dataset: int
@@ -149,6 +149,7 @@ class Release:
     private: bool
     charged_at: str
     released_at: str | None
+    choices: tuple[int, ...] = ()
 
     @property
     def state(self) -> str:

@@ -267,7 +267,19 @@ _NINTH = (
     *_insert_only("periods", "old.id = NEW.id OR (old.dataset = NEW.dataset AND old.period IS NEW.period)"),
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH, _SEVENTH, _EIGHTH, _NINTH)
+_TENTH = (
+    # What was chosen privately while a statement ran, before the rest of its release was drawn: stored with the charge.
+    """CREATE TABLE choices (
+        release INTEGER PRIMARY KEY REFERENCES charges (id),
+        time TEXT NOT NULL,
+        chosen TEXT NOT NULL)""",
+    *_insert_only("choices", "old.release = NEW.release"),
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    *(_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH, _SEVENTH, _EIGHTH, _NINTH),
+    _TENTH,
+)
 
 NAMED = (
     "coalesce(n.release, (SELECT max(o.id) FROM charges o WHERE o.request_hash = n.request_hash AND o.private = n.private"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -306,6 +306,16 @@ def find_or_charge(
         release = newest_release(db, where, *key)
         assert release is not None
     return release
+
+
+def choices(db: sqlite3.Connection, release: Release, choose: Callable[[], Sequence[int]]) -> tuple[int, ...]:
+    """What was chosen for a release that is charged: what is stored, or ``choose()`` now, which is stored."""
+    row = db.execute("SELECT chosen FROM choices WHERE release = ?", (release.id,)).fetchone()
+    if row is not None:
+        return tuple(json.loads(row[0]))
+    chosen = tuple(choose())
+    insert(db, "choices", release=release.id, chosen=json.dumps(chosen))
+    return chosen
 
 
 def _insert_charge(db: sqlite3.Connection, dataset: Dataset, event: Event, **asked: object) -> None:

@@ -110,7 +110,8 @@ class Clipped:
         return {name: (places, np.clip(column, -MOST, MOST)) for name, column in zip(names, columns, strict=False)}
 
     def _tau(self, b: int) -> float:
-        return float(self._clips[b].candidates[self.choices.get(self._clips[b].name, 0)])
+        clip = self._clips[b]
+        return float(clip.candidates[0] * 2.0 ** (self.choices.get(clip.name, 0) / PER_OCTAVE))
 
     def _ratio(self, rows: Table, b: int) -> Expression:
         """A unit's own weight for one bound."""
