@@ -52,7 +52,9 @@ class Joining:
     condition: Callable[[exp.Expr], exp.Expr]
     _equal: dict[str, Equalities] = field(default_factory=dict)
 
-    def one_row(self, item: Item, settled: Iterable[Item], *, declared: bool = False) -> list[tuple[Atom, Atom]] | None:
+    def one_row(
+        self, item: Item, settled: Iterable[Item], declared: Iterable[frozenset[str]] = ()
+    ) -> list[tuple[Atom, Atom]] | None:
         """Pairs of equal columns by which a row of the settled tables has one row of a table at most; None where it may have more.
 
         Columns that are equal to a constant are in no pair.
@@ -60,10 +62,10 @@ class Joining:
         Args:
             item: the table.
             settled: the others.
-            declared: whether keys that nothing enforces count.
+            declared: keys of it that nothing enforces, and that count too.
         """
         fixed, relation = self.fixed(item, settled), item.relation
-        for key in (*relation.keys, *(relation.declared if declared else ())):
+        for key in (*relation.keys, *declared):
             if key <= set(fixed):
                 return [((item.alias, at), other) for at in sorted(key) if (other := fixed[at]) is not None]
         return None
@@ -87,7 +89,7 @@ class Joining:
             rows = max(1, read(self.counted(item, self._at(settled))))
             return Most(rows=rows, of=((item.relation.called, rows),) if rows > 1 else (), public=rows > 1)
 
-        return self.least(ends, Most(), more)
+        return self.least(ends, Most(), more, expected=True)
 
     def least(
         self,
@@ -95,6 +97,8 @@ class Joining:
         start: P,
         more: Callable[[int, frozenset[int], P], P | None],
         outside: Sequence[Item] = (),
+        *,
+        expected: bool = False,
     ) -> P | None:
         """The least product over all orders in which tables may be taken one by one (Dijkstra's algorithm); None where there is none.
 
@@ -105,6 +109,7 @@ class Joining:
             start: of no table.
             more: the factor of a table that may have several rows, by the tables that are taken and their product.
             outside: tables that are there before all.
+            expected: whether all keys count that are declared, as of a product that is enforced, and not those alone that lead to the unit.
         """
         number = count()
         waiting: list[tuple[int, bool, int, frozenset[int], P]] = [
@@ -121,7 +126,7 @@ class Joining:
             places = self._next(settled)
             if not asks:
                 # What has to be counted waits for all orders of as many rows in which nothing has to be.
-                one = self._alone(places, [*outside, *self._at(settled)])
+                one = self._alone(places, [*outside, *self._at(settled)], expected)
                 after = settled if one is None else settled | {one}
                 heapq.heappush(waiting, (found.rows, one is None, next(number), after, found))
                 continue
@@ -133,11 +138,14 @@ class Joining:
                 heapq.heappush(waiting, (product.rows, False, next(number), settled | {place}, product))
         return None
 
-    def _alone(self, places: Iterable[int], before: Sequence[Item]) -> int | None:
+    def _alone(self, places: Iterable[int], before: Sequence[Item], expected: bool) -> int | None:
         """The place of a table that has one row beside those before it; None where there is none."""
-        return next(
-            (i for i in places if before and self.one_row(self.items[i], before, declared=True) is not None), None
-        )
+        for place in places if before else ():
+            relation = self.items[place].relation
+            declared = relation.expected if expected else relation.declared
+            if self.one_row(self.items[place], before, declared) is not None:
+                return place
+        return None
 
     def _at(self, places: Iterable[int]) -> list[Item]:
         return [self.items[place] for place in sorted(places)]
