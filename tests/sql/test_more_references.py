@@ -427,3 +427,40 @@ def test_what_a_join_is_believed_to_take_one_row_of_is_explained(db: Any, believ
     assert round(kept) == (300 if believed else 900)
     ((whole,),) = db(f"SELECT n FROM dp_sql('{select}', mu := 1e4, max_rows := 18)")
     assert (round(whole), db(select)) == (1800, [(1800,)])
+
+
+SHAPES = {
+    "{'room': true}": ("true", "nulls := true"),
+    "a map": ("MAP {'room': true}", "nulls := true"),
+    "'nulls': false": ("{'room': {'nulls': false}}", ""),
+    "'other'": ("{'room': {'other': true}}", "other := true"),
+    "a file": ("room = true", "nulls := true"),
+}
+
+
+@pytest.mark.some(2)
+@pytest.mark.parametrize("type_", KEYED)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_dp_attributes_takes_the_keys_that_dp_attribute_takes(db: Any, tmp_path: Path, type_: str, shape: str) -> None:
+    """Where nothing is known of a column both are refused, and a CHECK is less than the keys."""
+    db(f"CREATE TABLE rooms (room {type_} PRIMARY KEY)")
+    db(f"INSERT INTO rooms VALUES {', '.join(f'({value})' for value in KEYED[type_])}")
+    check = "CHECK (room BETWEEN 0 AND 20)" if type_ == "INTEGER" else ""
+    db(f"CREATE TABLE stays (id INTEGER REFERENCES users (id), room {type_} {check}, other {type_})")
+    protect(db, "stays")
+    db(LINK.format("stays", "{'room': 'rooms.room', 'other': 'users.age'}" if check else "{'room': 'rooms.room'}"))
+    db("CALL dp_public('rooms')")
+    text, words = SHAPES[shape]
+    if shape == "a file":
+        (tmp_path / "domain.toml").write_text(text)
+        text = f"'{tmp_path / 'domain.toml'}'"
+    elif text == "true":
+        text = shape
+    db(f"CALL dp_attributes('stays', {text})")
+    found = db("FROM dp_domain('stays')")
+    db("CALL dp_attribute('stays', 'room', remove := true)")
+    db(f"CALL dp_attribute('stays', 'room', {words})" if words else "CALL dp_attribute('stays', 'room')")
+    assert found == db("FROM dp_domain('stays')")
+    assert len(found) == 3 + bool(words)
+    for refused in ("dp_attributes('stays', {'other': true})", "dp_attribute('stays', 'other')"):
+        assert "other" in db.refused(f"CALL {refused}")
