@@ -5,6 +5,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import duckdb
+
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.counting.encode import full_name, quote
 from duckdb_dp.counting.engines.source import SCHEMA
@@ -139,7 +141,10 @@ def _note(session: Session, reference: Reference, parent: Table | None) -> str |
     there = " AND ".join(f"{quote(key)} IS NOT NULL" for key in reference.key)
     select = f"SELECT count(*) > count(DISTINCT ({names})) FROM {full_name(*parent.name)} WHERE {there}"
     with session.looking() as cursor:
-        row = None if cursor is None else cursor.execute(select).fetchone()
+        try:
+            row = None if cursor is None else cursor.execute(select).fetchone()
+        except duckdb.Error:  # a table that is not committed yet, or a generated column that fails
+            return None
     shared = row is not None and row[0]
     return f"{named} is public and has rows that share {columns}: joins by it take each of them" if shared else None
 

@@ -405,6 +405,26 @@ def test_what_is_referred_to_is_noted_where_nothing_keeps_it_apart(
     assert note == (shared if repeats and said else None)
 
 
+def test_public_rows_that_cannot_be_read_say_nothing(db: Any) -> None:
+    """Those of a table that is not committed, and of a generated column that fails."""
+    db(
+        "CREATE TABLE looks (id INTEGER, a INTEGER, b INTEGER); CALL dp_protect('looks', unit := 'id', max_rows := 3, mu := 1)"
+    )
+    db("CREATE TABLE open (a INTEGER); CALL dp_public('open'); DROP TABLE open")
+    db(
+        "CREATE TABLE made (c VARCHAR, b INTEGER AS (CAST(c AS INTEGER)), d INTEGER); INSERT INTO made (c) VALUES ('1'), ('1'); CALL dp_public('made')"
+    )
+    db("UPDATE made SET c = 'x'")
+    db(LINK.format("looks", "{'b': 'made.b'}"))
+    for asked in ("dp_attribute('looks', 'b')", "dp_attributes('looks', {'b': true})"):
+        assert "attribute 'b'" in db.refused(f"CALL {asked}")
+    db("BEGIN; CREATE TABLE open (a INTEGER); INSERT INTO open VALUES (1), (1)")
+    assert [row[-1] for row in db(LINK.format("looks", "{'a': 'open.a'}"))] == [None, None]
+    db("COMMIT; UPDATE made SET c = '1'")
+    notes = [row[-1] for row in db("CALL dp_link('looks')")]
+    assert ["has rows that share" in note for note in notes] == [True, True]
+
+
 def test_rowid_is_apart_of_itself(db: Any) -> None:
     db("CREATE TABLE pets (id INTEGER, kind INTEGER); CALL dp_protect('pets', unit := 'id', max_rows := 3, mu := 1)")
     assert [row[-1] for row in db(LINK.format("pets", "{'id': 'users.id', 'rowid': 'pets.rowid'}"))] == [None, None]
