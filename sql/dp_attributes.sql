@@ -9,7 +9,8 @@
 --                       of labels, and the edges of bins of numbers, dates and times; consecutive whole numbers, [1, 2, 3], are
 --                       values of numbers of any type, DOUBLE too; edges of such bins are {'bins': [1, 2, 3]}. NULL in a list gives NULL a cell. Words are those of dp_attribute: {'low': 0, 'high': 100, 'step': 5,
 --                       'other': true, 'nulls': true}, {'values': [1, 2, 9]}; 'step': 'auto' makes few cells, 'nulls': 'auto' a cell
---                       for NULL where the column may be NULL. true: as the schema says.
+--                       for NULL where the column may be NULL. true: as the schema says, and of a column that refers to a public table
+--                       its keys as values, as in dp_attribute.
 --                       Or the name of a file: the same in TOML or JSON; metadata of SDV, of any version; a table schema or data package of
 --                       Frictionless; a data dictionary in CSV with the columns column, value and, for people, label. Values and
 --                       bounds come from the statement or the file alone, never from the rows

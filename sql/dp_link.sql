@@ -16,7 +16,8 @@
 --                       The promise of two units counts all rows, whatever is declared here
 --
 -- Columns: role (the name of the parent in dp_links: that of the table, or that of the column where two references have the
--- same parent), columns, refers_to, distinct_pairs (NULL where it is measured)
+-- same parent), columns, refers_to, distinct_pairs (NULL where it is measured), note (of columns that no constraint keeps apart:
+-- they are believed to be a key, so that joins leave rows of a unit out where they are none; of a public table, whether rows share them)
 -- Cost: nothing. The same declaration again changes nothing; before the table is protected the last one counts; afterwards references by other columns can be added, and a different one of the same column is refused.
 --
 -- Example:

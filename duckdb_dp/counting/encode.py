@@ -271,7 +271,7 @@ def coarseness(attribute: Attribute) -> tuple[int, int | None]:
     narrowest = min(map(float, widths))
     if attribute.decimals is not None or not 0 < narrowest < math.inf:
         return 1, attribute.decimals
-    digits = math.ceil(math.log10(WITHIN / narrowest) - 1e-6)
+    digits = math.ceil(math.log10(WITHIN) - math.log10(narrowest) - 1e-6)  # of the narrowest a quotient overflows
     return 1, min(max(0, digits), MOST_DECIMALS)
 
 

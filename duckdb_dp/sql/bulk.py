@@ -5,18 +5,18 @@ A *shape* is what stands for one column in a STRUCT, a MAP or a file:
     [0, 18, 65]                      numbers, dates and times: edges of bins; consecutive whole numbers, of any numeric type: the values
     ['f', 'm', NULL]                 labels: the values; NULL among them gives NULL a cell
     {'low': 0, 'high': 9, 'nulls': true}   the words of dp_attribute; 'auto' as a step or for nulls is worked out here
-    true                             what the schema says
+    true                             what the schema says, and of a column that refers to a public table that table's keys
 """
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from duckdb_dp.counting.encode import quote
 from duckdb_dp.domain import types
 from duckdb_dp.domain.domain import Attribute, declare
-from duckdb_dp.domain.types import ColumnType, Whole
+from duckdb_dp.domain.types import ColumnType, Scalar, Whole
 from duckdb_dp.errors import DPError, as_sql, brief, quoted
 from duckdb_dp.sql.catalog import Catalog, find_column
 from duckdb_dp.sql.declarations import even_step
@@ -25,6 +25,9 @@ WORDS = ("values", "bins", "low", "high", "step", "other", "nulls", "decimals", 
 """What dp_attribute takes."""
 
 DOMAIN = ("values", "bins", "low", "high")
+
+Keys = Callable[[str], Sequence[Scalar]]
+"""The keys of a public table to which a column refers; () of other columns."""
 
 AUTO = "auto"
 """Of a step: one that makes few cells. Of nulls: a cell for NULL where the column may be NULL."""
@@ -35,18 +38,19 @@ ONE_EACH = 128
 EXAMPLE = "{'age': [0, 18, 65], 'sex': ['f', 'm'], 'income': {'low': 0, 'high': 100, 'step': 10}}"
 
 
-def declared(table: str, columns: Catalog, given: object) -> dict[str, Attribute]:
+def declared(table: str, columns: Catalog, given: object, keys: Keys) -> dict[str, Attribute]:
     """The attributes that a STRUCT, a MAP or a file describes, by their columns' names.
 
     Args:
         table: its name, for messages.
         columns: of the table.
         given: column -> shape.
+        keys: of public tables.
 
     Raises:
         DPError: one of them cannot be declared so; the message names its column.
 
-    Privacy: reads names and types of columns, no row.
+    Privacy: reads names and types of columns, and public rows.
     """
     if not isinstance(given, Mapping) or not given:
         raise DPError(
@@ -57,7 +61,7 @@ def declared(table: str, columns: Catalog, given: object) -> dict[str, Attribute
         column = find_column(columns, table, name)
         if column["column"] in found:
             raise DPError(f"{as_sql(name)} is named twice; name it once.")
-        words = _words(column, shape)
+        words = _words(column, shape, keys)
         if "at_least" in words:
             words["at_least"] = lower(columns, table, column, words["at_least"])
         found[column["column"]] = declare(name=column["column"], type=column["type"], **words)
@@ -80,7 +84,7 @@ def lower(columns: Catalog, table: str, column: Mapping[str, Any], asked: object
     return str(other["column"])
 
 
-def _words(column: Mapping[str, Any], shape: object) -> dict[str, Any]:
+def _words(column: Mapping[str, Any], shape: object, keys: Keys) -> dict[str, Any]:
     """The arguments of ``declare`` that a shape stands for."""
     what = f"attribute '{column['column']}'"
     dtype = types.column_type(column["type"], what)
@@ -108,7 +112,9 @@ def _words(column: Mapping[str, Any], shape: object) -> dict[str, Any]:
     if words.get("step") == AUTO:
         words["step"] = step(dtype, words.get("low"), words.get("high"))
     if not words.keys() & set(DOMAIN):
-        words = {**(from_schema(column) or {}), **words}
+        # As dp_attribute, which is told no more than these.
+        found = keys(column["column"]) if dtype.members is None and words.keys() <= {"other", "nulls"} else ()
+        words |= {"values": [*found]} if found else from_schema(column) or {}
     return words
 
 

@@ -82,8 +82,10 @@ def read(path: str, table: str, columns: Catalog) -> Described:
     return found
 
 
-def declared(path: str, table: str, columns: Catalog, shapes: Mapping[str, Any]) -> dict[str, Attribute]:
-    """The attributes that a file's shapes describe.
+def declared(
+    path: str, table: str, columns: Catalog, shapes: Mapping[str, Any], keys: bulk.Keys
+) -> dict[str, Attribute]:
+    """The attributes that a file's shapes describe; ``keys`` as for ``bulk.declared``.
 
     Raises:
         DPError: one of them cannot be declared so; of the file its place and its column are named alone: what it holds may be a row.
@@ -96,7 +98,7 @@ def declared(path: str, table: str, columns: Catalog, shapes: Mapping[str, Any])
                 f"entry {place} of {_name(path)} names no column of '{table}'; its columns are: {few(c['column'] for c in columns)}."
             )
         try:
-            one = bulk.declared(table, columns, {name: shape})
+            one = bulk.declared(table, columns, {name: shape}, keys)
         except DPError:
             own = as_sql(column["column"])
             raise DPError(

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from duckdb_dp.accounting.ledger import Dataset
@@ -10,7 +11,7 @@ from duckdb_dp.domain import types
 from duckdb_dp.domain.domain import Attribute, canonical, declare
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.request import units
-from duckdb_dp.sql import bulk, declarations
+from duckdb_dp.sql import bulk, declarations, public_domains
 from duckdb_dp.sql.arguments import Arguments, Place, find_dataset
 from duckdb_dp.sql.catalog import constrained, described, seen_columns
 from duckdb_dp.sql.registry import Columns, Function, Rows, register
@@ -60,14 +61,15 @@ def _given(
     """(the attributes that the second argument describes, what a file says of the others)."""
     if domain is None:
         return {}, {}
+    keys = partial(public_domains.keys, session, dataset)
     if not isinstance(domain, str):
-        return bulk.declared(dataset.name, found, domain), {}
+        return bulk.declared(dataset.name, found, domain, keys), {}
     from duckdb_dp.sql.domain_files import declared, read
 
     _check_files(session)
     said = read(domain, dataset.name, found)
     kinds = {name.lower(): kind for name, kind in said.kinds.items()}
-    return declared(domain, dataset.name, found, said.shapes), kinds
+    return declared(domain, dataset.name, found, said.shapes, keys), kinds
 
 
 def _check_files(session: Session) -> None:

@@ -197,7 +197,7 @@ def _bound(request: Request) -> str:
     sources = [part.source for part in request.direct if part.source is not None]
     largest = max((one for one in sources if one.rows is not None), key=lambda one: one.rows or 0, default=None)
     counted = ""
-    if largest is not None and largest.rows != 1:
+    if largest is not None and largest.bound:
         counted = f"at most {largest.rows} joined rows of a unit count: {largest.bound}"
     further = [
         f"where all rows of a unit are joined already, a row is joined with at most {one}"

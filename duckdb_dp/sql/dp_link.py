@@ -5,7 +5,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import duckdb
+
 from duckdb_dp.accounting.ledger import Dataset
+from duckdb_dp.counting.encode import full_name, quote
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain.domain import canonical
 from duckdb_dp.domain.types import column_type
@@ -26,7 +29,13 @@ from duckdb_dp.sql.registry import Function, Rows, register
 from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis.database import Name, Reference, Table, with_roles
 
-COLUMNS = {"role": "VARCHAR", "columns": "VARCHAR", "refers_to": "VARCHAR", "distinct_pairs": "BOOLEAN"}
+COLUMNS = {
+    "role": "VARCHAR",
+    "columns": "VARCHAR",
+    "refers_to": "VARCHAR",
+    "distinct_pairs": "BOOLEAN",
+    "note": "VARCHAR",
+}
 
 ROWID = "rowid"
 """Identifies the rows of a table without a key; synthetic rows have a column of that name."""
@@ -107,9 +116,37 @@ def rows(session: Session, arguments: Arguments, place: Place, seen: str) -> Row
             "columns": ", ".join(reference.columns),
             "refers_to": f"{reference.parent[2]}({', '.join(reference.key)})",
             "distinct_pairs": distinct,
+            "note": _note(session, reference, catalog.find(known, reference.parent)),
         }
         for reference in references
     ]
+
+
+def _note(session: Session, reference: Reference, parent: Table | None) -> str | None:
+    """What is said of a reference to columns that no constraint keeps apart: that they are believed to be a key, or are none.
+
+    Privacy: reads public rows; of others names and constraints alone.
+    """
+    if parent is None or parent.distinct(reference.key) or reference.key == (ROWID,):
+        return None
+    named, columns = repr(parent.name[2]), few(reference.key)
+    if not session.ledger.public.holds(parent.name):
+        return (
+            f"no PRIMARY KEY or UNIQUE is known that keeps {columns} of {named} apart, so it is believed to be a key: where rows share it, "
+            "joins by it leave rows of a unit out, unless dp_sql is told max_rows"
+        )
+    if parent.view or parent.name[1] == SCHEMA:  # which are not read here
+        return None
+    names = ", ".join(map(quote, reference.key))
+    there = " AND ".join(f"{quote(key)} IS NOT NULL" for key in reference.key)
+    select = f"SELECT count(*) > count(DISTINCT ({names})) FROM {full_name(*parent.name)} WHERE {there}"
+    with session.looking() as cursor:
+        try:
+            row = None if cursor is None else cursor.execute(select).fetchone()
+        except duckdb.Error:  # a table that is not committed yet, or a generated column that fails
+            return None
+    shared = row is not None and row[0]
+    return f"{named} is public and has rows that share {columns}: joins by it take each of them" if shared else None
 
 
 def declared_in(spec: str | None) -> tuple[Reference, ...]:

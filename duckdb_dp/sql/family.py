@@ -12,6 +12,7 @@ from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.errors import DPError, few
 from duckdb_dp.sql import catalog
 from duckdb_dp.sql.arguments import check_unit
+from duckdb_dp.sql.dp_link import declared_in
 from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis import database
 from duckdb_dp.synthesis.database import Name, Table
@@ -96,6 +97,7 @@ class Family:
         public: the tables that may be read freely.
         views: named relations of the dataset: full name -> its SELECT.
         view_rows: how many of a named relation's rows each unit may have at most; None where that is chosen privately.
+        linked: (table, columns) of what references lead to that ``dp_link`` declares of the members, before they were protected or later.
         gone: tables of the dataset, and public ones, that cannot be seen now.
     """
 
@@ -106,6 +108,7 @@ class Family:
     public: Mapping[Name, PublicTable]
     views: Mapping[Name, str]
     view_rows: Mapping[Name, int | None] = field(default_factory=dict)
+    linked: tuple[tuple[Name, tuple[str, ...]], ...] = ()
     gone: frozenset[Name] = frozenset()
 
     def member(self, name: Name) -> Member | None:
@@ -113,10 +116,16 @@ class Family:
         return _of_name(self.members, name)
 
     def referred(self, member: Member) -> tuple[tuple[str, ...], ...]:
-        """Keys of a member as declared, to which other members' references lead: those that no constraint keeps apart."""
+        """Keys of a member as declared, to which members' references towards the unit lead: those that no constraint keeps apart."""
         led = [one.references[0] for one in self.members.values() if one.references]
-        found = dict.fromkeys(r.parent_columns for r in led if _folded(r.parent) == _folded(member.name))
-        return tuple(key for key in found if not any(set(own) <= set(key) for own in member.keys))
+        return _unenforced(member, ((r.parent, r.parent_columns) for r in led))
+
+    def expected(self, member: Member) -> tuple[tuple[str, ...], ...]:
+        """All keys of a member as declared: those of ``referred``, and those to which any reference leads that ``dp_link`` declares.
+
+        They say how many rows a join is expected to have, and so which bound is enforced on its rows; of owners they say nothing.
+        """
+        return tuple(dict.fromkeys([*self.referred(member), *_unenforced(member, self.linked)]))
 
     def leading(self, name: Name) -> list[tuple[str, ...]]:
         """The sets of columns of a member of which each says whose a row is: its keys, its owner's, and its reference towards the unit."""
@@ -170,8 +179,16 @@ def _family(session: Session, dataset: Dataset) -> Family:
         public=_public(public, known),
         views={_name(one): one.member.view for one in relations if one.member and one.member.view is not None},
         view_rows={_name(one): None if one.auto_rows else one.max_rows for one in relations},
+        linked=tuple((r.parent, r.key) for one in tables for r in declared_in(session.ledger.link(one))),
         gone=frozenset(name for name in [*public, *members] if catalog.find(known, name) is None),
     )
+
+
+def _unenforced(member: Member, led: Iterable[tuple[Name, tuple[str, ...]]]) -> tuple[tuple[str, ...], ...]:
+    """Of some (table, columns) the columns of a member, where they are there still and no constraint keeps them apart."""
+    found = dict.fromkeys(key for name, key in led if _folded(name) == _folded(member.name))
+    there = [key for key in found if set(key) <= set(member.columns)]
+    return tuple(key for key in there if not any(set(own) <= set(key) for own in member.keys))
 
 
 def _name(dataset: Dataset) -> Name:

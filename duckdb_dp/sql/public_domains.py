@@ -60,11 +60,11 @@ def of_key(session: Session, table: Table, reference: Reference, parent: Table) 
             return None
         # As texts: neither a collation nor Python's types make one of two.
         rows = f"SELECT DISTINCT encode({quote(key)}::VARCHAR) AS v FROM {full_name(*parent.name)} WHERE {quote(key)} IS NOT NULL"
-        found = cursor.execute(f"SELECT decode(v) FROM ({rows} LIMIT {MOST_KEYS + 1}) ORDER BY v ASC").fetchall()
-        if not 0 < len(found) <= MOST_KEYS:
-            return None
         whole = isinstance(types.find(table.columns[column]), Whole)
         try:
+            found = cursor.execute(f"SELECT decode(v) FROM ({rows} LIMIT {MOST_KEYS + 1}) ORDER BY v ASC").fetchall()
+            if not 0 < len(found) <= MOST_KEYS:
+                return None
             values = [int(text) if whole else text for (text,) in found]
             made = declare(name=column, type=table.columns[column], values=values, nulls=column not in table.required)
             # Each value is a key again, or what refers to it would refer nowhere.
@@ -72,7 +72,7 @@ def of_key(session: Session, table: Table, reference: Reference, parent: Table) 
             missing = f"SELECT count(*) FROM ({listed}) WHERE encode(v) NOT IN (SELECT v FROM ({rows}))"
             again = cursor.execute(missing).fetchone()
         except (DPError, ValueError, duckdb.Error):
-            return None  # keys of another type than the column's, say
+            return None  # keys of another type than the column's, say, or of a generated column that fails
         return made if again == (0,) and len(made.points) == len(values) else None
 
 

@@ -1,6 +1,7 @@
 """Synthetic values of doubles with declared decimals: they look like the column's, and lie in their bins."""
 
 from decimal import Decimal
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -163,3 +164,57 @@ def test_no_decimal_is_too_large_for_the_cells_of_others(exact, type_: str, edge
         assert exact("FROM dp_sql(?, rho := 1)", [f"SELECT {asked}"])
     assert sum(n for _, n, *_ in exact("FROM dp_marginals('v', ['x'], rho := 1)")) == 27
     assert exact("FROM dp_quantiles('v', 'x', [0.5], rho := 1)")
+
+
+EXTREMES = {
+    "DOUBLE": [5e-324, 1e-308, 3e-308, 1e-300, 1e-16, 1.0, 1e16, 1e300, 1.7e308],
+    "FLOAT": [1.401298464324817e-45, 1.1754943508222875e-38, 9.999999682655225e-21, 1.0, 1e20, 3.4028234663852886e38],
+}
+"""Magnitudes from the smallest that a type has to the largest."""
+
+
+@pytest.mark.parametrize("type_", EXTREMES)
+@pytest.mark.parametrize("signs", ["from 0", "above 0", "below 0", "both"])
+def test_bins_of_any_width_have_values_in_them(exact, type_: str, signs: str) -> None:
+    """Between any two of the extremes, and all of them: neither a width nor its reciprocal need be a number of the type."""
+    known = EXTREMES[type_]
+    pairs = [[one, other] for one in known for other in known if one < other]
+    bins = {
+        "from 0": [[0.0, one] for one in known],
+        "above 0": [*pairs, known],
+        "below 0": [[-one for one in reversed(pair)] for pair in pairs],
+        "both": [[-one, other] for one in known for other in known] + [[-known[-1], -known[0], 0.0, *known]],
+    }[signs]
+    for points in bins:
+        attribute = declare(name="x", type=type_, bins=list(points))
+        codes = [cell + share for cell in range(len(points) - 1) for share in (0.0, 0.3, 0.999)]
+        made = f"SELECT code, {decode(attribute, 'code', rounded=True)} AS x FROM (SELECT unnest({codes}::DOUBLE[]) AS code)"
+        coded = encode([attribute], f"({made})")
+        found = exact(f"SELECT code, {coded.codes[0]}, x FROM (SELECT * FROM {coded.rows})")
+        assert [cell for _, cell, _ in found] == [int(code) for code, _, _ in found], points
+
+
+ROWS = {
+    "to the smallest": [0, 5e-324],
+    "from there on": [5e-324, 2e-323, 1e-320],
+    "beside others": [0, 1e-308, 1],
+    "around 0": [-1e-310, 0, 1e-310],
+    "all of them": [-1e149, -1, -1e-308, 0, 1e-308, 1, 1e149],
+    "the largest": [-1.7e308, 0, 1.7e308],
+}
+
+
+@pytest.mark.some(3)
+@pytest.mark.parametrize("points", ROWS.values(), ids=ROWS)
+def test_tables_with_bins_of_any_width_are_made(exact, points: list[float]) -> None:
+    """And are in order, where that is declared; the largest of all are not kept so."""
+    values = [0.5 * (one + other) for one, other in pairwise(points)]
+    exact("CREATE TABLE t (x DOUBLE, y DOUBLE); CALL dp_protect('t', mu := 9)")
+    for low, x in enumerate(values):
+        exact("INSERT INTO t SELECT ?, unnest(?)", [x, values[low:] * 9])
+    bins = f"bins := '{points}'::JSON"
+    exact(f"CALL dp_attribute('t', 'x', {bins}); CALL dp_attribute('t', 'y', {bins}, at_least := 'x')")
+    found = exact("SELECT x, y FROM dp_synthesize('t', mu := 1)")
+    assert len(found) == 9 * len(values) * (len(values) + 1) // 2
+    assert all(points[0] <= value <= points[-1] for row in found for value in row)
+    assert points[-1] > 1e150 or all(x <= y for x, y in found)

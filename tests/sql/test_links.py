@@ -219,7 +219,10 @@ def test_both_ends_are_protected_by_a_promise(linked: Any) -> None:
 
 def test_a_declaration_stays_and_says_roles(linked: Any) -> None:
     rows = linked("CALL dp_link('ratings')")
-    assert rows == [("users", "user_id", "users(user_id)", True), ("movies", "movie_id", "movies(movie_id)", True)]
+    assert rows == [
+        ("users", "user_id", "users(user_id)", True, None),
+        ("movies", "movie_id", "movies(movie_id)", True, None),
+    ]
     assert [row[0] for row in linked("CALL dp_link('matches')")] == ["home", "away"]
     assert linked("CALL dp_link('matches')")[0][3] is False
     for other in (

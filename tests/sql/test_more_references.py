@@ -371,3 +371,116 @@ def test_the_key_of_a_table_without_constraints_is_kept_as_the_plan_advises(db: 
     db(advice)
     db(MAKE)
     assert db("SELECT count(DISTINCT loan_id), count(*) FROM syn.loans") == [(300, 300)]
+
+
+BELIEVED = "no PRIMARY KEY or UNIQUE is known that keeps {} apart, so it is believed to be a key"
+ENDS: dict[str, tuple[str, str | None]] = {
+    "a primary key": ("CREATE TABLE stays (a INTEGER PRIMARY KEY, b INTEGER)", None),
+    "a unique column": ("CREATE TABLE stays (a INTEGER UNIQUE, b INTEGER)", None),
+    "none": ("CREATE TABLE stays (a INTEGER, b INTEGER)", BELIEVED.format("a of 'stays'")),
+    "another column's": ("CREATE TABLE stays (a INTEGER, b INTEGER PRIMARY KEY)", BELIEVED.format("a of 'stays'")),
+    "a longer one": ("CREATE TABLE stays (a INTEGER, b INTEGER, PRIMARY KEY (a, b))", BELIEVED.format("a of 'stays'")),
+}
+
+
+@pytest.mark.some(2)
+@pytest.mark.parametrize("repeats", [False, True])
+@pytest.mark.parametrize(("ends", "said"), ENDS.values(), ids=ENDS)
+def test_what_is_referred_to_is_noted_where_nothing_keeps_it_apart(
+    db: Any, ends: str, said: str | None, repeats: bool
+) -> None:
+    """Of protected rows the constraints say so alone, and of public ones their values."""
+    db(f"{ends}; CREATE TABLE meals (a INTEGER, id INTEGER)")
+    db(f"INSERT INTO stays SELECT i {'// 2' if repeats and said else ''}, i FROM range(10) t(i)")
+    db(LINK.format("stays", "{'b': 'users.id'}"))
+    db(LINK.format("meals", "{'id': 'users.id'}"))
+    protect(db, "stays", "meals")
+    (*_, user), (*_, note) = db(LINK.format("meals", "{'a': 'stays.a'}"))
+    assert user is None
+    assert note is None if said is None else said in note
+    db(f"{ends.replace('stays', 'open')}; INSERT INTO open FROM stays; CALL dp_public('open')")
+    db("CREATE TABLE looks (a INTEGER, id INTEGER); CALL dp_protect('looks', unit := 'id', max_rows := 3, mu := 1)")
+    ((*_, note),) = db(LINK.format("looks", "{'a': 'open.a'}"))
+    shared = "'open' is public and has rows that share a: joins by it take each of them"
+    assert note == (shared if repeats and said else None)
+
+
+def test_public_rows_that_cannot_be_read_say_nothing(db: Any) -> None:
+    """Those of a table that is not committed, and of a generated column that fails."""
+    db(
+        "CREATE TABLE looks (id INTEGER, a INTEGER, b INTEGER); CALL dp_protect('looks', unit := 'id', max_rows := 3, mu := 1)"
+    )
+    db("CREATE TABLE open (a INTEGER); CALL dp_public('open'); DROP TABLE open")
+    db(
+        "CREATE TABLE made (c VARCHAR, b INTEGER AS (CAST(c AS INTEGER)), d INTEGER); INSERT INTO made (c) VALUES ('1'), ('1'); CALL dp_public('made')"
+    )
+    db("UPDATE made SET c = 'x'")
+    db(LINK.format("looks", "{'b': 'made.b'}"))
+    for asked in ("dp_attribute('looks', 'b')", "dp_attributes('looks', {'b': true})"):
+        assert "attribute 'b'" in db.refused(f"CALL {asked}")
+    db("BEGIN; CREATE TABLE open (a INTEGER); INSERT INTO open VALUES (1), (1)")
+    assert [row[-1] for row in db(LINK.format("looks", "{'a': 'open.a'}"))] == [None, None]
+    db("COMMIT; UPDATE made SET c = '1'")
+    notes = [row[-1] for row in db("CALL dp_link('looks')")]
+    assert ["has rows that share" in note for note in notes] == [True, True]
+
+
+def test_rowid_is_apart_of_itself(db: Any) -> None:
+    db("CREATE TABLE pets (id INTEGER, kind INTEGER); CALL dp_protect('pets', unit := 'id', max_rows := 3, mu := 1)")
+    assert [row[-1] for row in db(LINK.format("pets", "{'id': 'users.id', 'rowid': 'pets.rowid'}"))] == [None, None]
+
+
+@pytest.mark.parametrize("believed", [False, True])
+def test_what_a_join_is_believed_to_take_one_row_of_is_explained(db: Any, believed: bool) -> None:
+    """Where that is wrong, rows are left out, and a bound that is typed keeps them."""
+    db("CREATE TABLE stays AS SELECT i // 6 AS id, i % 2 AS a FROM range(600) t(i); CREATE TABLE meals AS FROM stays")
+    for table in ("stays", "meals"):
+        db(LINK.format(table, "{'id': 'users.id'}"))
+    protect(db, "stays", "meals")
+    if believed:
+        db(LINK.format("meals", "{'a': 'stays.a'}"))
+    select = "SELECT count(*) AS n FROM meals JOIN stays USING (id, a)"
+    ((route,),) = db(f"SELECT route FROM dp_explain('{select}', mu := 1e4)")
+    assert ('3 of "meals" x 1 of "stays" (by "a", as declared)' in route) == believed
+    assert ('3 of "meals" x 3 of "stays"' in route) != believed
+    ((kept,),) = db(f"SELECT n FROM dp_sql('{select}', mu := 1e4)")
+    assert round(kept) == (300 if believed else 900)
+    ((whole,),) = db(f"SELECT n FROM dp_sql('{select}', mu := 1e4, max_rows := 18)")
+    assert (round(whole), db(select)) == (1800, [(1800,)])
+
+
+SHAPES = {
+    "{'room': true}": ("true", "nulls := true"),
+    "a map": ("MAP {'room': true}", "nulls := true"),
+    "'nulls': false": ("{'room': {'nulls': false}}", ""),
+    "'other'": ("{'room': {'other': true}}", "other := true"),
+    "a file": ("room = true", "nulls := true"),
+}
+
+
+@pytest.mark.some(2)
+@pytest.mark.parametrize("type_", KEYED)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_dp_attributes_takes_the_keys_that_dp_attribute_takes(db: Any, tmp_path: Path, type_: str, shape: str) -> None:
+    """Where nothing is known of a column both are refused, and a CHECK is less than the keys."""
+    db(f"CREATE TABLE rooms (room {type_} PRIMARY KEY)")
+    db(f"INSERT INTO rooms VALUES {', '.join(f'({value})' for value in KEYED[type_])}")
+    check = "CHECK (room BETWEEN 0 AND 20)" if type_ == "INTEGER" else ""
+    db(f"CREATE TABLE stays (id INTEGER REFERENCES users (id), room {type_} {check}, other {type_})")
+    protect(db, "stays")
+    db(LINK.format("stays", "{'room': 'rooms.room', 'other': 'users.age'}" if check else "{'room': 'rooms.room'}"))
+    db("CALL dp_public('rooms')")
+    text, words = SHAPES[shape]
+    if shape == "a file":
+        (tmp_path / "domain.toml").write_text(text)
+        text = f"'{tmp_path / 'domain.toml'}'"
+    elif text == "true":
+        text = shape
+    db(f"CALL dp_attributes('stays', {text})")
+    found = db("FROM dp_domain('stays')")
+    db("CALL dp_attribute('stays', 'room', remove := true)")
+    db(f"CALL dp_attribute('stays', 'room', {words})" if words else "CALL dp_attribute('stays', 'room')")
+    assert found == db("FROM dp_domain('stays')")
+    assert len(found) == 3 + bool(words)
+    for refused in ("dp_attributes('stays', {'other': true})", "dp_attribute('stays', 'other')"):
+        assert "other" in db.refused(f"CALL {refused}")

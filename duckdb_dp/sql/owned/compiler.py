@@ -286,6 +286,7 @@ class Compiler:
             single=joined.single,
             keys=self._keys(joined, fields, columns, [item.relation.keys for item in joined.items]),
             declared=self._keys(joined, fields, columns, [item.relation.declared for item in joined.items]),
+            expected=self._keys(joined, fields, columns, [item.relation.expected for item in joined.items]),
             most=self.most(joined),
             fan=joined.fan,
         )

@@ -153,7 +153,8 @@ class Relation:
         member: of a base table that has to look up its owner, the member.
         single: whether no owner has two rows.
         keys: sets of columns that no two rows share.
-        declared: sets of columns that are keys as declared, which nothing enforces; a bound on rows may follow, as it is enforced itself.
+        declared: sets of columns that are keys as references towards the unit declare, which nothing enforces.
+        expected: these and all others that are declared; a bound on rows may follow, as it is enforced itself.
         most: how many rows one unit has at most, as declared; None of public rows, and where nothing is declared or asked.
         fan: how many rows its joins make of one.
         lookup: of a table that looks up its owner, its rows before that.
@@ -167,6 +168,7 @@ class Relation:
     single: bool = False
     keys: tuple[frozenset[str], ...] = ()
     declared: tuple[frozenset[str], ...] = ()
+    expected: tuple[frozenset[str], ...] = ()
     most: Most | None = None
     fan: Fan = Fan()
     lookup: Lookup | None = None

@@ -8,6 +8,7 @@ from typing import Protocol, Self, TypeVar, final
 
 from sqlglot import exp
 
+from duckdb_dp.errors import identifier
 from duckdb_dp.sql.owned.relations import Condition, Item, Most, atom
 from duckdb_dp.sql.owned.ties import Atom, Equalities
 
@@ -52,18 +53,13 @@ class Joining:
     condition: Callable[[exp.Expr], exp.Expr]
     _equal: dict[str, Equalities] = field(default_factory=dict)
 
-    def one_row(self, item: Item, settled: Iterable[Item], *, declared: bool = False) -> list[tuple[Atom, Atom]] | None:
+    def one_row(self, item: Item, settled: Iterable[Item]) -> list[tuple[Atom, Atom]] | None:
         """Pairs of equal columns by which a row of the settled tables has one row of a table at most; None where it may have more.
 
         Columns that are equal to a constant are in no pair.
-
-        Args:
-            item: the table.
-            settled: the others.
-            declared: whether keys that nothing enforces count.
         """
-        fixed, relation = self.fixed(item, settled), item.relation
-        for key in (*relation.keys, *(relation.declared if declared else ())):
+        fixed = self.fixed(item, settled)
+        for key in item.relation.keys:
             if key <= set(fixed):
                 return [((item.alias, at), other) for at in sorted(key) if (other := fixed[at]) is not None]
         return None
@@ -87,7 +83,14 @@ class Joining:
             rows = max(1, read(self.counted(item, self._at(settled))))
             return Most(rows=rows, of=((item.relation.called, rows),) if rows > 1 else (), public=rows > 1)
 
-        return self.least(ends, Most(), more)
+        def believed(place: int, key: frozenset[str]) -> Most:
+            relation = self.items[place].relation
+            if relation.most is not None and relation.most.rows == 1:
+                return Most()  # as it has one row of a unit at most anyway
+            columns = ", ".join(identifier(field.name) for field in relation.fields if field.at in key)
+            return Most(of=((f"{relation.called} (by {columns}, as declared)", 1),))
+
+        return self.least(ends, Most(), more, believed=believed)
 
     def least(
         self,
@@ -95,6 +98,8 @@ class Joining:
         start: P,
         more: Callable[[int, frozenset[int], P], P | None],
         outside: Sequence[Item] = (),
+        *,
+        believed: Callable[[int, frozenset[str]], P] | None = None,
     ) -> P | None:
         """The least product over all orders in which tables may be taken one by one (Dijkstra's algorithm); None where there is none.
 
@@ -105,6 +110,8 @@ class Joining:
             start: of no table.
             more: the factor of a table that may have several rows, by the tables that are taken and their product.
             outside: tables that are there before all.
+            believed: the factor of a table that has one row by a key that is only declared, for a product that is enforced; without it
+                only those of these keys count that lead to the unit.
         """
         number = count()
         waiting: list[tuple[int, bool, int, frozenset[int], P]] = [
@@ -121,9 +128,10 @@ class Joining:
             places = self._next(settled)
             if not asks:
                 # What has to be counted waits for all orders of as many rows in which nothing has to be.
-                one = self._alone(places, [*outside, *self._at(settled)])
+                one, key = self._alone(places, [*outside, *self._at(settled)], declared=believed is not None)
                 after = settled if one is None else settled | {one}
-                heapq.heappush(waiting, (found.rows, one is None, next(number), after, found))
+                product = found.times(believed(one, key)) if believed is not None and one is not None and key else found
+                heapq.heappush(waiting, (found.rows, one is None, next(number), after, product))
                 continue
             factors = ((place, more(place, settled, found)) for place in places)
             steps = [(place, found.times(factor)) for place, factor in factors if factor is not None]
@@ -133,11 +141,20 @@ class Joining:
                 heapq.heappush(waiting, (product.rows, False, next(number), settled | {place}, product))
         return None
 
-    def _alone(self, places: Iterable[int], before: Sequence[Item]) -> int | None:
-        """The place of a table that has one row beside those before it; None where there is none."""
-        return next(
-            (i for i in places if before and self.one_row(self.items[i], before, declared=True) is not None), None
-        )
+    def _alone(
+        self, places: Sequence[int], before: Sequence[Item], *, declared: bool
+    ) -> tuple[int | None, frozenset[str]]:
+        """The place of a table that has one row beside those before it, and the key where that is only declared; None where none has."""
+        fixed = {place: set(self.fixed(self.items[place], before)) for place in places if before}
+        for place, columns in fixed.items():
+            if any(key <= columns for key in self.items[place].relation.keys):
+                return place, frozenset()
+        for place, columns in fixed.items():
+            relation = self.items[place].relation
+            for key in relation.expected if declared else relation.declared:
+                if key <= columns:
+                    return place, key
+        return None, frozenset()
 
     def _at(self, places: Iterable[int]) -> list[Item]:
         return [self.items[place] for place in sorted(places)]

@@ -164,6 +164,7 @@ class Tables:
             single=single,
             keys=keys,
             declared=tuple(map(frozenset, declared)),
+            expected=tuple(map(frozenset, family.expected(member) if family.unit else ())),
             most=_most(member.name, 1 if single else member.max_rows),
         )
 

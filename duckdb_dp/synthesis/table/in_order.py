@@ -29,6 +29,9 @@ TRIED, STEPS, ROWS = 4096, 40, 2**18
 WIDEST = 1e150
 """Bounds, in the type's unit, whose squares doubles hold."""
 
+SMALLEST, SHIFT = 2.0**-900, 1000
+"""Bounds below it are multiplied by 2^SHIFT, which changes none of their digits, as parts of them are no doubles."""
+
 ROUNDS, POOL = 64, 16
 """How often each row in the wrong order is tried with another one, of so many times as many."""
 
@@ -214,7 +217,8 @@ class _Cells:
         """Values as they are stored, each in its cell."""
         if not self.shares:
             return cells.astype(np.float64)
-        widths = np.maximum(self.high[cells] - self.low[cells], np.finfo(np.float64).tiny)  # a bin may hold no value
+        widths = self.high[cells] - self.low[cells]
+        widths = np.where(widths > 0, widths, 1.0)  # a bin may hold no value
         share = np.clip((values - self.low[cells]) / widths, 0, 1)
         found: Array = np.minimum(cells + share, np.nextafter(cells + 1.0, 0))
         return found
@@ -224,6 +228,11 @@ def _drawn(spans: Sequence[Array], mean: float, rng: np.random.Generator) -> Ite
     """(rows, a, b) of pairs a <= b in the spans (low of a, high of a, low of b, high of b), with that mean of b - a, in parts."""
     rows = len(spans[0])
     if not rows:
+        return
+    if max(float(np.abs(bound).max()) for bound in spans) < SMALLEST:
+        more = 2.0**SHIFT
+        for part, a, b in _drawn([bound * more for bound in spans], mean * more, rng):
+            yield part, a / more, b / more
         return
     some = rng.choice(rows, min(rows, TRIED), replace=False)
     tried, u, v = [bound[some] for bound in spans], rng.random(len(some)), rng.random(len(some))
