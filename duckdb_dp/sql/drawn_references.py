@@ -1,6 +1,6 @@
 """Which references of tables dp_synthesize_database draws, and which declared columns are numbers therefore, and no attributes."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import final
 
@@ -77,7 +77,15 @@ def schema(session: Session, tables: Sequence[Table], copied: Mapping[Name, Tabl
             if (attribute := public_domains.of_key(session, table, reference, copied[reference.parent])) is not None
         }
         keyed[table.name] = {reference: attribute for reference, attribute in found.items() if reference not in known}
-        also[table.name] = [*found.values()]
+        parts = (
+            replace(r, columns=(column,), key=(key,))
+            for r in known
+            if r.parent in copied and len(r.columns) > 1
+            for column, key in zip(r.columns, r.key, strict=True)
+            if column not in declared
+        )
+        of_parts = (public_domains.of_key(session, table, part, copied[part.parent]) for part in parts)
+        also[table.name] = [*found.values(), *(attribute for attribute in of_parts if attribute is not None)]
         repeated[table.name] = tuple(repeated_references(table, known, filled, constrained))
         constrained[table.name] = [r for r in keyed[table.name] if copied[r.parent].distinct(r.key)]
         filled[table.name] = [*known, *(one.repeated for one in repeated[table.name])]
@@ -135,11 +143,40 @@ def references(
     known = [r for r in possible if r.parent in names and r.parent != table.name]
     known += itself
     made = [reference for reference in known if session.ledger.dataset(*reference.parent) is not None]
-    drawn = replace(table, references=tuple(chosen_parents.drawn(session, dataset, table.references)))
-    linking = len(known) == 2 and is_link(drawn, referring(session, tables, joined=False))
+    linking = len(known) == 2 and _is_link(session, dataset, table, tables, known)
     if len(made) < len(known) and not (len(made) == 1 and linking):
         known = made  # links to a public table alone are of no unit
     return known, linking and len(known) == 2
+
+
+def _is_link(
+    session: Session, dataset: Dataset, table: Table, tables: Sequence[Table], known: Sequence[Reference]
+) -> bool:
+    """Whether the two references of a table are drawn as the ends of links.
+
+    A table to whose rows others refer as parents of theirs has rows that get a parent, where the public table's keys can be the
+    values of a column: these have more in common with other columns than links keep.
+    """
+    drawn = replace(table, references=tuple(chosen_parents.drawn(session, dataset, table.references)))
+    others = referring(session, tables, joined=False)
+    if is_link(drawn, others):
+        return True
+    public = [r for r in known if session.ledger.dataset(*r.parent) is None]
+    if len(public) != 1:
+        return False
+    ((reference,), declared) = public, session.declared(dataset)
+    parent = next(other for other in tables if other.name == reference.parent)
+    if len(reference.columns) == 1 and (
+        declared.keys() & {*reference.columns} or public_domains.of_key(session, table, reference, parent) is not None
+    ):
+        return False
+    return is_link(drawn, [replace(other, references=tuple(_of_no_parent(session, other))) for other in others])
+
+
+def _of_no_parent(session: Session, table: Table) -> Iterator[Reference]:
+    """The references of a table other than those that lead to one chosen parent of each unit."""
+    dataset = session.ledger.dataset(*table.name)
+    return (r for r in table.references if dataset is None or not chosen_parents.of_one(session, dataset, r))
 
 
 def numbered(session: Session, table: Table, tables: Sequence[Table]) -> tuple[str, ...]:

@@ -177,6 +177,37 @@ OTHERS = {
     ),
 }
 
+OFFERED = """
+    CREATE TABLE pupils (pupil INTEGER PRIMARY KEY, year INTEGER);
+    CREATE TABLE offers (course {type}, term INTEGER, hard BOOLEAN, PRIMARY KEY (course{key}));
+    CREATE TABLE enrolments (pupil INTEGER REFERENCES pupils (pupil), course {type}, term INTEGER, PRIMARY KEY (pupil, course, term),
+        FOREIGN KEY (course{key}) REFERENCES offers (course{key}));
+    CREATE TABLE grades (pupil INTEGER, course {type}, term INTEGER, grade BOOLEAN, PRIMARY KEY (pupil, course, term),
+        FOREIGN KEY (pupil, course, term) REFERENCES enrolments (pupil, course, term), FOREIGN KEY (course{key}) REFERENCES offers (course{key}));
+    INSERT INTO pupils SELECT i, i % 3 FROM range(300) r(i);
+    INSERT INTO offers SELECT {course}, 2020 + c % 3, c % 2 = 0 FROM range({size}) s(c);
+    INSERT INTO enrolments SELECT pupil, course, term FROM pupils, offers WHERE hash(pupil, course) % {size} < 5
+        QUALIFY row_number() OVER (PARTITION BY pupil ORDER BY course) <= 5;
+    INSERT INTO grades SELECT pupil, course, term, hard FROM enrolments JOIN offers USING (course, term);
+    CALL dp_public('offers');
+    CALL dp_protect(['pupils', 'enrolments', 'grades'], unit := 'pupils.pupil', rho := 1e9, max_rows := {{'enrolments': 5, 'grades': 5}});
+    CALL dp_attributes('pupils', {{'year': [0, 1, 2]}}); CALL dp_attribute('grades', 'grade');
+"""
+OTHERS["offers"] = (
+    OFFERED.format(type="VARCHAR", course="'course ' || c // 3", key=", term", size=15),
+    ["pupils", "enrolments", "grades"],
+    {"course": ["enrolments", "grades"], "term": ["enrolments", "grades"]},
+    "SELECT avg((grade = hard)::INTEGER) FROM syn.grades JOIN syn.offers USING (course, term)",
+)
+# Too many for the values of a column; the links keep them.
+OTHERS["many"] = (
+    OFFERED.format(type="INTEGER", course="3 * c", key="", size=1500).replace("% 1500 < 5", "% 100 < 5")
+    + "CALL dp_attribute('enrolments', 'term', low := 2020, high := 2022)",
+    ["pupils", "enrolments", "grades"],
+    {"term": ["enrolments", "grades"]},
+    "SELECT count(*) / (SELECT count(*) FROM grades) FROM syn.grades JOIN syn.offers USING (course)",
+)
+
 
 @pytest.mark.parametrize("name", list(OTHERS))
 def test_keys_of_other_kinds(exact: Loaded, name: str) -> None:
