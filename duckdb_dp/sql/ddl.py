@@ -7,6 +7,7 @@ from typing import final
 
 from duckdb_dp.counting.encode import quote
 from duckdb_dp.domain import types
+from duckdb_dp.domain.types.numbers import Whole
 from duckdb_dp.errors import quoted, quoted_name
 from duckdb_dp.sql import declarations
 from duckdb_dp.sql.dp_link import ROWID
@@ -289,7 +290,14 @@ class Target:
             self.notes.append(f"left out, not declared: {', '.join(free)}{kept_by}")
         if empty:
             self.notes.append(f"NULL, not declared: {', '.join(empty)}")
+        if made_up := [name for name in self.numbers if self._is_part(name)]:
+            self.notes.append(f"numbered as keys, not declared: {', '.join(made_up)}{self._kept_by(made_up)}")
         self.notes += note(self.siblings)
+
+    def _is_part(self, column: str) -> bool:
+        """Whether other tables refer to a column as one of several, and its numbers are no numbers of the original's kind."""
+        several = any(column in key and len(key) > 1 for key in self.table.keys)
+        return several and column in self.referred and not isinstance(types.find(self.table.columns[column]), Whole)
 
     def _kept_by(self, columns: Sequence[str], *more: str) -> str:
         """What would keep columns that nobody has declared: of one the statement that declares it, of several what lists these."""

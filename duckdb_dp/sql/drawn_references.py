@@ -246,9 +246,10 @@ def check_numbered(what: str, table: Table, key: Sequence[str]) -> None:
         DPError: a column of it has a type that holds no numbers.
     """
     if odd := [column for column in key if not dp_synthesize.numbered(table.columns[column])]:
+        declare = "" if table.distinct(odd[:1]) else "declare it, "
         raise DPError(
             f"{what} {few(odd)} of '{table.name[2]}', of type {table.columns[odd[0]]}; keys of synthetic rows are numbered, as "
-            f"whole numbers or text; {'declare it, ' if len(key) > 1 else ''}leave that table out, or give it such a key in a view."
+            f"whole numbers or text; {declare}leave that table out, or give it such a key in a view."
         )
 
 

@@ -122,9 +122,7 @@ def test_a_parent_by_a_key_that_names_the_unit_is_the_units_own(db: Loaded, seed
     dataset = session.ledger.dataset("memory", "main", f"marks{suffix}")
     assert dataset is not None
     synthetic = {f"marks{suffix}": "children_syn", f"taken{suffix}": "parents_syn"}
-    numbered: dict[str, object] = (
-        {dp_links.NUMBERED: {("memory", "main", f"taken{suffix}"): ()}} if declared else {}
-    )
+    numbered: dict[str, object] = {dp_links.NUMBERED: {("memory", "main", f"taken{suffix}"): ()}} if declared else {}
     link = dp_links.link_of(
         session, dataset, {"synthetic": synthetic, dp_links.OWN_KEY: ["n"]} | numbered, ("memory", "main"), 0.1
     )

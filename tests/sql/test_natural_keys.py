@@ -219,3 +219,19 @@ def test_keys_of_other_kinds(exact: Loaded, name: str) -> None:
         for table in tables:
             kept(exact, table, column)
     assert exact(alike)[0][0] > 0.85
+
+
+@pytest.mark.parametrize("type_", ["VARCHAR", "DATE"])
+def test_columns_that_nobody_declared_are_named(exact: Loaded, type_: str) -> None:
+    """Texts are numbered, and what holds no number is asked for before a charge."""
+    course = COURSES[type_]
+    exact(PUPILS.format(type=type_, course=course))
+    exact(ENROLLED.format(type=type_, course=course, public="", again="", key="", more="", of=""))
+    exact(DECLARED.format(tables=str(NAMES)[1:-1], bounds=BOUNDS) + ATTRIBUTES.format())
+    call = MADE.format(NAMES)
+    if type_ == "DATE":
+        assert "keys of synthetic rows are numbered, as whole numbers or text; declare it, leave" in exact.refused(call)
+        return
+    notes = [row[-1] or "" for row in exact(call) if row[1] == "enrolments"]
+    assert "numbered as keys, not declared: course (to keep it: CALL dp_attribute('enrolments', 'course'" in notes[-1]
+    check(exact)
