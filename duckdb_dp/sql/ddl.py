@@ -83,9 +83,11 @@ class Target:
         return {name for name, text in bare.items() if re.search(rf'(?<![\w"])"?(?:{names})"?(?![\w"(])', text)}
 
     def note_numbers(self, columns: Sequence[str]) -> None:
-        """Note which columns are numbered though they are declared."""
+        """Note which columns are numbered though they are declared, and which parts of keys as they are not."""
         if columns:
             self.notes.append(f"numbered as keys, though declared: {', '.join(columns)}")
+        if made_up := [name for name in self.numbers if name not in columns and self._is_part(name)]:
+            self.notes.append(f"numbered as keys, not declared: {', '.join(made_up)}{self._kept_by(made_up)}")
 
     def note_references(self, copied: Mapping[Name, Table], of_many: Sequence[Reference]) -> None:
         """Note which references are not drawn, and which tables that the original refers to are copied.
@@ -290,8 +292,6 @@ class Target:
             self.notes.append(f"left out, not declared: {', '.join(free)}{kept_by}")
         if empty:
             self.notes.append(f"NULL, not declared: {', '.join(empty)}")
-        if made_up := [name for name in self.numbers if self._is_part(name)]:
-            self.notes.append(f"numbered as keys, not declared: {', '.join(made_up)}{self._kept_by(made_up)}")
         self.notes += note(self.siblings)
 
     def _is_part(self, column: str) -> bool:

@@ -17,12 +17,10 @@ from duckdb_dp.sql import (
     public_domains,
 )
 from duckdb_dp.sql.dp_link import ROWID, has_rowid, own_key
+from duckdb_dp.sql.links import ROW_NUMBER
 from duckdb_dp.sql.repeated_references import RepeatedReference, repeated_references
 from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis.database import Name, Reference, Table, is_link
-
-ROW_NUMBER = "_dp_row_number"
-"""A column that no table of the user's has, and that numbers rows until they have their parents."""
 
 
 @final

@@ -17,6 +17,9 @@ LINKED, DEGREE, REPEATED = TAGS = "linked", "degree", "repeats a pair"
 KEY = "_dp_key "
 """What stands before the names of key columns of chosen rows, which no table of the user's has."""
 
+ROW_NUMBER = "_dp_row_number"
+"""A column that no table of the user's has, and that numbers rows until they have their parents."""
+
 LARGEST_DEGREE = 100_000
 """Bounds up to which rows are counted by their number of links."""
 
