@@ -88,8 +88,8 @@ def schema(session: Session, tables: Sequence[Table], copied: Mapping[Name, Tabl
         constrained[table.name] = [r for r in keyed[table.name] if copied[r.parent].distinct(r.key)]
         filled[table.name] = [*known, *(one.repeated for one in repeated[table.name])]
         listed = {column for reference in found for column in reference.columns}
-        valued[table.name] = frozenset({*declared, *listed} - {*numbers[table.name]} | held)
         read = [column for one in repeated[table.name] for column in one.read]
+        valued[table.name] = frozenset({*declared, *listed} - {*numbers[table.name]} | held | {*read})
         numbers[table.name] = (*numbers[table.name], *read)
     return Schema(
         tables=referring(session, tables), copied=copied, numbered=numbers, valued=valued, keyed=keyed, also=also,
