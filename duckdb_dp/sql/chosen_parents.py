@@ -13,7 +13,7 @@ from duckdb_dp.sql import contribution_bounds, owners
 from duckdb_dp.sql.arguments import Arguments
 from duckdb_dp.sql.family import Family, Member, family
 from duckdb_dp.sql.family import Reference as FamilyReference
-from duckdb_dp.sql.links import Counted, Link
+from duckdb_dp.sql.links import KEY, Counted, Link
 from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis.database import Reference, Table
 
@@ -168,10 +168,10 @@ def _keyed(found: Family, member: Member, columns: Sequence[str], keys: Sequence
 
 
 def _shown(columns: Sequence[str], key: Sequence[str], unit: Sequence[str]) -> str:
-    """The columns under their own names, and the unit in place of the key."""
+    """The columns under their own names, and the unit in place of the key, which may be some of them, under names of its own."""
     owner = unit[0] if len(unit) == 1 else f"row({', '.join(unit)})"
     values = [owner, *("0" for _ in key[1:])]
-    named = [f"{value} AS {quote(name)}" for value, name in zip(values, key, strict=True)]
+    named = [f"{value} AS {quote(f'{KEY}{name}')}" for value, name in zip(values, key, strict=True)]
     return ", ".join([*(f"v{i} AS {quote(column)}" for i, column in enumerate(columns)), *named])
 
 

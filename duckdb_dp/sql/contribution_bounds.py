@@ -9,7 +9,7 @@ from duckdb_dp.errors import DPError, as_sql, few
 from duckdb_dp.request import units
 from duckdb_dp.sql import catalog, lineage, owners
 from duckdb_dp.sql.dp_public import call_for
-from duckdb_dp.sql.links import Side
+from duckdb_dp.sql.links import ROW_NUMBER, Side
 from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis.database import Name, Reference, Table
 
@@ -186,7 +186,8 @@ def check_protection(dataset: Dataset, sides: tuple[Side, Side], asked: str | No
     for unit in units(dataset.unit):
         ends = [side for side in sides if _folded(side.reference.columns) == _folded(unit)]
         if not ends:
-            names = few((_listed(side.reference.columns) for side in sides), " or ")
+            named = [side.reference.columns for side in sides if side.reference.columns != (ROW_NUMBER,)]
+            names = few(map(_listed, named), " or ")
             raise DPError(
                 f"'{dataset.name}' protects {', '.join(unit)}, which is not an end of these links; protect {names} in a view "
                 f"of it: CALL dp_protect('my_view', unit := {names}, max_rows := 10, ...)"

@@ -7,6 +7,7 @@ from typing import final
 
 from duckdb_dp.counting.encode import quote
 from duckdb_dp.domain import types
+from duckdb_dp.domain.types.numbers import Whole
 from duckdb_dp.errors import quoted, quoted_name
 from duckdb_dp.sql import declarations
 from duckdb_dp.sql.dp_link import ROWID
@@ -31,6 +32,8 @@ class Target:
         parents: the tables that these refer to.
         itself: the one of them, if any, that is a constraint and refers to the table itself.
         siblings: keys of which one column gets its values when the table is complete.
+        numbers: columns that number the rows, of which each differs between any two.
+        row_number: a column that numbers them until they have their parents.
         repeated: references that are read off a parent when the table is complete.
         referred: columns to which other tables refer.
         nulls: whether columns that nothing is known of are kept, as NULL.
@@ -44,6 +47,8 @@ class Target:
     parents: Mapping[Name, Table] = field(default_factory=dict)
     itself: Reference | None = None
     siblings: tuple[SiblingKey, ...] = ()
+    numbers: tuple[str, ...] = ()
+    row_number: tuple[str, ...] = ()
     repeated: tuple[RepeatedReference, ...] = ()
     referred: frozenset[str] = frozenset()
     nulls: bool = False
@@ -78,9 +83,11 @@ class Target:
         return {name for name, text in bare.items() if re.search(rf'(?<![\w"])"?(?:{names})"?(?![\w"(])', text)}
 
     def note_numbers(self, columns: Sequence[str]) -> None:
-        """Note which columns are numbered though they are declared."""
+        """Note which columns are numbered though they are declared, and which parts of keys as they are not."""
         if columns:
             self.notes.append(f"numbered as keys, though declared: {', '.join(columns)}")
+        if made_up := [name for name in self.numbers if name not in columns and self._is_part(name)]:
+            self.notes.append(f"numbered as keys, not declared: {', '.join(made_up)}{self._kept_by(made_up)}")
 
     def note_references(self, copied: Mapping[Name, Table], of_many: Sequence[Reference]) -> None:
         """Note which references are not drawn, and which tables that the original refers to are copied.
@@ -145,7 +152,7 @@ class Target:
         drawn = all(name.lower() in filled for name in own)
         if reference in self.keyed:
             return f"'{parent[2]}' is public, and {columns} is drawn as any column, with the keys of '{parent[2]}' as its values"
-        if drawn and set(own) <= self.referred:
+        if set(own) <= {*self.numbers}:
             return f"'{parent[2]}' is not linked to, and {columns}, which refers to it, is numbered, as other tables refer to it"
         if parent in copied and drawn:
             return f"'{parent[2]}' is public, and {columns}, which refers to it, is drawn as any column"
@@ -194,18 +201,13 @@ class Target:
         types_ = zip(reference.columns, reference.key, strict=True)
         return all(self.table.columns.get(column) == parent.columns.get(key) for column, key in types_)
 
-    def insert(self, source: str, unique: Iterable[str]) -> str:
-        """INSERT of the rows of a SELECT that satisfy the constraints.
-
-        Args:
-            source: the SELECT, with the columns that are filled.
-            unique: columns whose values never repeat.
-        """
+    def insert(self, source: str) -> str:
+        """INSERT of the rows of a SELECT, with the columns that are filled, that satisfy the constraints."""
         names = self._names
-        rows = self.kept(self.complete(source, names), names, unique)
+        rows = self.kept(self.complete(source, names), names)
         return f"INSERT INTO {quote(self.table.name[2])} ({_list(names)}) {rows}"
 
-    def levels(self, source: str, unique: Iterable[str]) -> str:
+    def levels(self, source: str) -> str:
         """SELECT of the same rows with their ``LEVEL``, in its order, where rows refer to others of their own table.
 
         DuckDB inserts a row only if the row that it refers to was inserted by an earlier statement. So rows without a parent
@@ -213,7 +215,7 @@ class Target:
         """
         assert self.itself is not None
         up, key = self.itself.columns, self.itself.key
-        rows = self.kept(self.complete(source, self._names), self._names, unique)
+        rows = self.kept(self.complete(source, self._names), self._names)
         none = " OR ".join(f"{quote(column)} IS NULL" for column in up)
         on = " AND ".join(f"r.{quote(column)} = l.{quote(target)}" for column, target in zip(up, key, strict=True))
         same = " AND ".join(f"r.{quote(column)} = l.{quote(column)}" for column in key)
@@ -245,17 +247,22 @@ class Target:
                 rows, held = one.rows(rows, held), [*held, *one.read]
         if self.read:
             rows = f"SELECT {_list(names)} FROM ({rows})"
-        return self._apart(rows, names)
+        return self._apart(rows, names, self.siblings)
 
-    def _apart(self, rows: str, names: Sequence[str]) -> str:
-        for one in self.siblings:
+    def begun(self, rows: str, names: Sequence[str]) -> str:
+        """SELECT of the rows of a SELECT that have some of their columns, in which siblings differ already where no parent decides."""
+        drawn = self._apart(rows, names, [one for one in self.siblings if one.attribute is not None])
+        return self.kept(drawn, names)
+
+    def _apart(self, rows: str, names: Sequence[str], siblings: Iterable[SiblingKey]) -> str:
+        for one in siblings:
             if {one.column, *one.among} <= set(names):
                 rows = one.rows(rows, names)
         return rows
 
-    def kept(self, rows: str, names: Sequence[str], unique: Iterable[str]) -> str:
+    def kept(self, rows: str, names: Sequence[str]) -> str:
         """SELECT of the rows that satisfy the constraints on some columns; of rows with the same key, the first."""
-        free = {name.lower() for name in unique}
+        free = {name.lower() for name in self.numbers}
         checks = [f"({text}) IS NOT FALSE" for used, text in self.table.checks if set(used) <= set(names)]
         # Also a row that no parent can take.
         checks += [f"{quote(name)} IS NOT NULL" for name in names if name in self.table.required | self.referred]
@@ -286,6 +293,11 @@ class Target:
         if empty:
             self.notes.append(f"NULL, not declared: {', '.join(empty)}")
         self.notes += note(self.siblings)
+
+    def _is_part(self, column: str) -> bool:
+        """Whether other tables refer to a column as one of several, and its numbers are no numbers of the original's kind."""
+        several = any(column in key and len(key) > 1 for key in self.table.keys)
+        return several and column in self.referred and not isinstance(types.find(self.table.columns[column]), Whole)
 
     def _kept_by(self, columns: Sequence[str], *more: str) -> str:
         """What would keep columns that nobody has declared: of one the statement that declares it, of several what lists these."""

@@ -189,7 +189,7 @@ def link_of(session: Session, dataset: Dataset, arguments: Arguments, place: Pla
     taken = {c for reference, _ in chosen for c in reference.columns} | {c for u in units(dataset.unit) for c in u}
     own = tuple(attribute for name, attribute in declared.items() if name not in taken)
     sides = [
-        _side(session, one, synthetic, numbered.get(one.parent, ()), also.get(one.parent, ()))
+        _side(session, one, synthetic, numbered.get(one.parent, one.key), also.get(one.parent, ()))
         for one, synthetic in chosen
     ]
     if child is not None:
@@ -264,9 +264,8 @@ def _side(
             f"dp_public({quoted_name(table)}). Otherwise protect it and declare them: CALL dp_protect({quoted_name(table)}, ...), CALL "
             f"dp_attribute({quoted_name(table)}, ...); dp_links charges it nothing."
         ) from None
-    keys = {*reference.key, *numbered}
-    declared = [a for name, a in session.declared(parent).items() if name not in keys]
-    attributes = (*declared, *(attribute for attribute in also if attribute.name not in keys))
+    declared = [a for name, a in session.declared(parent).items() if name not in numbered]
+    attributes = (*declared, *also)
     session.check_columns(parent, attributes)
     return Side(reference=reference, attributes=attributes, synthetic=synthetic, key=key)
 

@@ -135,19 +135,21 @@ def _steps(
     table, own = drawn_references.with_own_key(session, dataset, table, needed=bool(known) and not linking)
     made = [reference for reference in known if session.ledger.dataset(*reference.parent) is not None]
     for reference in made:
-        drawn_references.check_numbered(f"'{dataset.name}' refers to", by_name[reference.parent], reference.key)
+        numbers = [column for column in reference.key if column not in schema.valued[reference.parent]]
+        drawn_references.check_numbered(f"'{dataset.name}' refers to", by_name[reference.parent], numbers)
     referring = {column for reference in table.references for column in reference.columns}
-    if known and not linking:  # each row gets its parents by its own key
-        own_key = [column for column in own if column not in declared]
-        other = [column for column in own_key if column not in referring]
-        drawn_references.check_numbered(
-            f"'{dataset.name}' refers to '{known[0].parent[2]}' and has the key", table, other or own_key
-        )
     held = {column for reference in known for column in reference.columns}
     read = schema.read(table.name)
     keyed = schema.keyed[table.name]
     declared |= {attribute.name: attribute for attribute in keyed.values()}
     attributes = tuple(name for name in declared if name not in held)
+    by_number = () if not known or linking else drawn_references.row_number(own, attributes, held, table)
+    if known and not linking and not by_number:  # each row gets its parents by its own key
+        own_key = [column for column in own if column not in attributes]
+        other = [column for column in own_key if column not in referring]
+        drawn_references.check_numbered(
+            f"'{dataset.name}' refers to '{known[0].parent[2]}' and has the key", table, other or own_key
+        )
     numbering = number_columns(table, schema.tables) or own
     # Of references that are not drawn, numbers in their place would join with rows of any parent.
     used = {column for one in schema.tables for r in one.references if r.parent == table.name for column in r.key}
@@ -168,6 +170,8 @@ def _steps(
         parents={**schema.copied, **by_name},
         itself=drawn_references.kept_itself(session, dataset, known),
         siblings=siblings,
+        numbers=key,
+        row_number=by_number,
         repeated=schema.repeated[table.name],
         referred=frozenset(used),
         nulls=_keeps_undeclared(arguments),
@@ -197,9 +201,7 @@ def _steps(
         }
         if arguments.get("max_degree") is not None:
             more["max_degree"] = arguments["max_degree"]
-        yield Step(
-            kind="links", dataset=dataset, target=plan_of, arguments=more, makes=whole_name, last=True, unique=key
-        )
+        yield Step(kind="links", dataset=dataset, target=plan_of, arguments=more, makes=whole_name, last=True)
         return
     if not attributes:
         raise DPError(
@@ -212,14 +214,13 @@ def _steps(
     numbering_key = [column for column in numbering if column in key or (whole and column not in attributes)]
     rows = {
         "attributes": list(attributes),
-        "key": numbering_key or None,
+        "key": numbering_key if by_number else numbering_key or None,
         dp_synthesize.ALSO: tuple(keyed.values()),
-        dp_synthesize.WIDE: tuple(sibling_keys.wide(siblings, numbering_key, held)),
+        dp_synthesize.WIDE: (*sibling_keys.wide(siblings, numbering_key, held), *by_number),
         "method": word(arguments, "method", DEFAULT.method),
     }
     yield Step(
         kind="rows", dataset=dataset, target=plan_of, arguments={**rows, **fresh}, makes=(*stages, whole_name)[0], last=not known,
-        unique=key,
     )  # fmt: skip
     for place, reference in enumerate(known):
         own_rows = reference.parent == table.name
@@ -227,7 +228,7 @@ def _steps(
         more = {
             "synthetic": {dataset.name: stages[place], reference.role: parents},
             dp_links.NUMBERED: schema.numbered,
-            dp_links.OWN_KEY: own,
+            dp_links.OWN_KEY: by_number or own,
             dp_links.ALSO: schema.also,
             **fresh,
         }
@@ -236,7 +237,7 @@ def _steps(
             more["max_degree"] = arguments["max_degree"]
         yield Step(
             kind="parents", dataset=dataset, target=plan_of, arguments=more, makes=(*stages, whole_name)[place + 1],
-            last=place == len(known) - 1, unique=key,
+            last=place == len(known) - 1,
         )  # fmt: skip
 
 

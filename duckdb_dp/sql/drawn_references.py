@@ -1,6 +1,6 @@
 """Which references of tables dp_synthesize_database draws, and which declared columns are numbers therefore, and no attributes."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import final
 
@@ -17,6 +17,7 @@ from duckdb_dp.sql import (
     public_domains,
 )
 from duckdb_dp.sql.dp_link import ROWID, has_rowid, own_key
+from duckdb_dp.sql.links import ROW_NUMBER
 from duckdb_dp.sql.repeated_references import RepeatedReference, repeated_references
 from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis.database import Name, Reference, Table, is_link
@@ -31,6 +32,7 @@ class Schema:
         tables: the tables, parents first, with the public ones that links lead to, and with the references that are drawn.
         copied: the public tables.
         numbered: of each table the declared columns that are numbers, and those that are read off a parent.
+        valued: of each table the columns that are no numbers: those with declared values, a public table's keys or a parent's.
         keyed: of each table the references that are drawn as any other column, with the attribute whose values are a public table's keys.
         also: of each table the attributes that nobody declared: those, and of links the ends at public tables, which tables that refer
             to the links may depend on.
@@ -40,6 +42,7 @@ class Schema:
     tables: Sequence[Table]
     copied: Mapping[Name, Table]
     numbered: Mapping[Name, Sequence[str]]
+    valued: Mapping[Name, frozenset[str]]
     keyed: Mapping[Name, Mapping[Reference, Attribute]]
     also: Mapping[Name, Sequence[Attribute]]
     repeated: Mapping[Name, tuple[RepeatedReference, ...]]
@@ -55,6 +58,7 @@ def schema(session: Session, tables: Sequence[Table], copied: Mapping[Name, Tabl
     Privacy: looks at declarations, constraints and public rows.
     """
     numbers = {table.name: numbered(session, table, tables) for table in tables}
+    valued, constrained = dict[Name, frozenset[str]](), dict[Name, list[Reference]]()
     keyed, also = dict[Name, dict[Reference, Attribute]](), dict[Name, list[Attribute]]()
     repeated, filled = dict[Name, tuple[RepeatedReference, ...]](), dict[Name, list[Reference]]()
     for table in tables:
@@ -71,14 +75,26 @@ def schema(session: Session, tables: Sequence[Table], copied: Mapping[Name, Tabl
             if (attribute := public_domains.of_key(session, table, reference, copied[reference.parent])) is not None
         }
         keyed[table.name] = {reference: attribute for reference, attribute in found.items() if reference not in known}
-        also[table.name] = [*found.values()]
-        repeated[table.name] = tuple(repeated_references(table, known, filled))
+        parts = (
+            replace(r, columns=(column,), key=(key,))
+            for r in known
+            if r.parent in copied and len(r.columns) > 1
+            for column, key in zip(r.columns, r.key, strict=True)
+            if column not in declared
+        )
+        of_parts = (public_domains.of_key(session, table, part, copied[part.parent]) for part in parts)
+        also[table.name] = [*found.values(), *(attribute for attribute in of_parts if attribute is not None)]
+        repeated[table.name] = tuple(repeated_references(table, known, filled, constrained))
+        constrained[table.name] = [r for r in keyed[table.name] if copied[r.parent].distinct(r.key)]
         filled[table.name] = [*known, *(one.repeated for one in repeated[table.name])]
+        listed = {column for reference in found for column in reference.columns}
         read = [column for one in repeated[table.name] for column in one.read]
+        valued[table.name] = frozenset({*declared, *listed} - {*numbers[table.name]} | held | {*read})
         numbers[table.name] = (*numbers[table.name], *read)
     return Schema(
-        tables=referring(session, tables), copied=copied, numbered=numbers, keyed=keyed, also=also, repeated=repeated
-    )
+        tables=referring(session, tables), copied=copied, numbered=numbers, valued=valued, keyed=keyed, also=also,
+        repeated=repeated,
+    )  # fmt: skip
 
 
 def to_itself(session: Session, dataset: Dataset, table: Table, numbers: Sequence[str]) -> list[Reference]:
@@ -125,33 +141,65 @@ def references(
     known = [r for r in possible if r.parent in names and r.parent != table.name]
     known += itself
     made = [reference for reference in known if session.ledger.dataset(*reference.parent) is not None]
-    drawn = replace(table, references=tuple(chosen_parents.drawn(session, dataset, table.references)))
-    linking = len(known) == 2 and is_link(drawn, referring(session, tables, joined=False))
+    linking = len(known) == 2 and _is_link(session, dataset, table, tables, known)
     if len(made) < len(known) and not (len(made) == 1 and linking):
         known = made  # links to a public table alone are of no unit
     return known, linking and len(known) == 2
+
+
+def _is_link(
+    session: Session, dataset: Dataset, table: Table, tables: Sequence[Table], known: Sequence[Reference]
+) -> bool:
+    """Whether the two references of a table are drawn as the ends of links.
+
+    A table to whose rows others refer as parents of theirs has rows that get a parent, where the public table's keys can be the
+    values of a column: these have more in common with other columns than links keep.
+    """
+    drawn = replace(table, references=tuple(chosen_parents.drawn(session, dataset, table.references)))
+    others = referring(session, tables, joined=False)
+    if is_link(drawn, others):
+        return True
+    public = [r for r in known if session.ledger.dataset(*r.parent) is None]
+    if len(public) != 1:
+        return False
+    ((reference,), declared) = public, session.declared(dataset)
+    parent = next(other for other in tables if other.name == reference.parent)
+    if len(reference.columns) == 1 and (
+        declared.keys() & {*reference.columns} or public_domains.of_key(session, table, reference, parent) is not None
+    ):
+        return False
+    return is_link(drawn, [replace(other, references=tuple(_of_no_parent(session, other))) for other in others])
+
+
+def _of_no_parent(session: Session, table: Table) -> Iterator[Reference]:
+    """The references of a table other than those that lead to one chosen parent of each unit."""
+    dataset = session.ledger.dataset(*table.name)
+    return (r for r in table.references if dataset is None or not chosen_parents.of_one(session, dataset, r))
 
 
 def numbered(session: Session, table: Table, tables: Sequence[Table]) -> tuple[str, ...]:
     """The declared columns of a table that identify its synthetic rows, which would share the values of attributes.
 
     They are those to which drawn references of other tables lead, and the table's own key where each row gets a parent and the
-    key has no other column.
+    key has no other column. Of a key of several columns they are those that hold a parent's key: others keep their values, as siblings
+    differ in them; but rows that refer to others of their own table do so by numbers.
     """
     dataset = session.ledger.dataset(*table.name)
     if dataset is None:
         return ()
     declared = session.declared(dataset)
-    found = {
-        column
+    known, linking = references(session, dataset, table, tables)
+    held = {column for reference in known for column in reference.columns}
+    keys = {
+        reference.key
         for other in referring(session, tables)
         for reference in other.references
         if reference.parent == table.name != other.name
-        for column in reference.key
     }
-    if declared.keys() >= set(table.key):
-        known, linking = references(session, dataset, table, tables)
-        found.update(table.key if known and not linking else ())
+    if declared.keys() >= set(table.key) and known and not linking:
+        keys.add(table.key)
+    own = {column for reference in table.references if reference.parent == table.name for column in reference.key}
+    found = {column for key in keys for column in key if len(key) == 1 or column in held or own.intersection(key)}
     return tuple(name for name in declared if name in found)
 
 
@@ -174,6 +222,21 @@ def child_key(session: Session, dataset: Dataset, table: Table | None, synthetic
     return (ROWID,) if ROWID in made.columns else own
 
 
+def row_number(own: Sequence[str], valued: Collection[str], held: Collection[str], table: Table) -> tuple[str, ...]:
+    """The ``ROW_NUMBER`` of a table's rows, which they have until they get parents, where no column of their own key numbers them.
+
+    Args:
+        own: the key.
+        valued: its columns that are drawn as attributes.
+        held: the columns that get a parent's key.
+        table: the table.
+    """
+    rest = [column for column in own if column not in valued]
+    free = not {*rest} <= {*held}
+    by_themselves = len(rest) == len(own) and all(dp_synthesize.numbered(table.columns[column]) for column in rest)
+    return () if free or by_themselves else (ROW_NUMBER,)
+
+
 def check_numbered(what: str, table: Table, key: Sequence[str]) -> None:
     """Refuse a key that synthetic rows cannot have.
 
@@ -181,9 +244,10 @@ def check_numbered(what: str, table: Table, key: Sequence[str]) -> None:
         DPError: a column of it has a type that holds no numbers.
     """
     if odd := [column for column in key if not dp_synthesize.numbered(table.columns[column])]:
+        declare = "" if table.distinct(odd[:1]) else "declare it, "
         raise DPError(
             f"{what} {few(odd)} of '{table.name[2]}', of type {table.columns[odd[0]]}; keys of synthetic rows are numbered, as "
-            "whole numbers or text; leave that table out, or give it such a key in a view."
+            f"whole numbers or text; {declare}leave that table out, or give it such a key in a view."
         )
 
 

@@ -36,7 +36,6 @@ class Step:
         arguments: of the call, without its budget.
         makes: the table that the step makes: the target's own, or an intermediate one.
         last: whether the table is complete with it.
-        unique: columns that never repeat.
         share: of the total.
         request: what is asked, once the budget is known.
         promise: SELECT of whether a bound on links that was promised holds; None where nothing was, and in other engines.
@@ -48,7 +47,6 @@ class Step:
     arguments: dict[str, Any]
     makes: str
     last: bool
-    unique: tuple[str, ...] = ()
     share: float = 0.0
     request: Request | None = field(default=None)
     promise: str | None = None
@@ -77,7 +75,7 @@ def perform(
             _use(cursor, target)
             for copy in copies:
                 cursor.execute(copy.statement())
-                cursor.execute(copy.insert(f"FROM {full_name(*copy.table.name)}", ()))
+                cursor.execute(copy.insert(f"FROM {full_name(*copy.table.name)}"))
                 _know(session, cursor, copy, full_name(*target, copy.table.name[2]))
             report = [_make(session, cursor, number, step) for number, step in enumerate(steps, 1)]
             cursor.execute("COMMIT")
@@ -178,15 +176,16 @@ def _make(session: Session, cursor: duckdb.DuckDBPyConnection, number: int, step
         rows = empty or bound((dp_synthesize if step.kind == "rows" else dp_links).plan(session, arguments, place))
     if not step.last:
         # What a constraint forbids goes before parents are chosen, so that nothing refers to it.
-        held = [*step.unique, *step.arguments["attributes"]] if step.kind == "rows" else []
-        cursor.execute(f"CREATE TABLE {step.makes} AS {step.target.kept(rows, held, step.unique)}")
+        held = [*step.target.numbers, *step.arguments["attributes"]] if step.kind == "rows" else []
+        cursor.execute(f"CREATE TABLE {step.makes} AS {step.target.begun(rows, held)}")
     elif step.target.table.view:
-        cursor.execute(f"CREATE TABLE {step.makes} AS {step.target.complete(rows, step.target.filled)}")
+        complete = step.target.complete(rows, step.target.filled)
+        cursor.execute(f"CREATE TABLE {step.makes} AS {step.target.kept(complete, step.target.filled)}")
     elif step.target.itself is not None:
         _make_by_levels(cursor, step, rows)
     else:
         cursor.execute(step.target.statement())
-        cursor.execute(step.target.insert(rows, step.unique))
+        cursor.execute(step.target.insert(rows))
     _know(session, cursor, step.target, step.makes)
     found = row(number, step) | {"rows": _count(cursor, step.makes)}
     if empty is not None:
@@ -236,7 +235,7 @@ def _drawn(session: Session, cursor: duckdb.DuckDBPyConnection, arguments: Mappi
 def _know(session: Session, cursor: duckdb.DuckDBPyConnection, target: Target, name: str) -> None:
     """Record in the ledger the digest of a table that was made, without its undeclared columns."""
     made = {column.lower() for column, *_ in cursor.execute(f"DESCRIBE {name}").fetchall()}
-    columns = [column for column in target.filled if column.lower() in made]
+    columns = [column for column in (*target.filled, *target.row_number) if column.lower() in made]
     ((digest,),) = cursor.execute(provenance.digest(columns, name)).fetchall()
     session.ledger.public.note_rows(columns, digest, release=None, private=session.bits.private)
 
@@ -250,7 +249,7 @@ def _make_by_levels(cursor: duckdb.DuckDBPyConnection, step: Step, rows: str) ->
     """Parents before their children."""
     cursor.execute(step.target.statement())
     stage = quote(f"{step.dataset.name} levels")
-    cursor.execute(f"CREATE TABLE {stage} AS {step.target.levels(rows, step.unique)}")
+    cursor.execute(f"CREATE TABLE {stage} AS {step.target.levels(rows)}")
     levels = cursor.execute(f"SELECT DISTINCT {LEVEL} FROM {stage} ORDER BY ALL").fetchall()
     for (level,) in levels:
         cursor.execute(step.target.level(stage, level))

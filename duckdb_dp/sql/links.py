@@ -14,6 +14,12 @@ from duckdb_dp.synthesis.database import Reference
 LINKED, DEGREE, REPEATED = TAGS = "linked", "degree", "repeats a pair"
 """Names, after a role, of pseudo-attributes of its rows: whether they have a link, how many, and whether two of these are of one pair."""
 
+KEY = "_dp_key "
+"""What stands before the names of key columns of chosen rows, which no table of the user's has."""
+
+ROW_NUMBER = "_dp_row_number"
+"""A column that no table of the user's has, and that numbers rows until they have their parents."""
+
 LARGEST_DEGREE = 100_000
 """Bounds up to which rows are counted by their number of links."""
 
@@ -78,7 +84,7 @@ class Counted:
 
     Attributes:
         cte: a CTE that both read.
-        children, parents: SQL of the rows.
+        children, parents: SQL of the rows, with their key under the names of its columns after ``KEY``.
     """
 
     cte: str
@@ -167,6 +173,8 @@ class Link:
 
     def keys(self, place: int, columns: Sequence[str]) -> list[str]:
         """SQL of the columns of a key, on either end of a foreign key, such that they can be compared: text by its bytes."""
+        if self.counted:  # which are compared as they are, beside the attributes that the same columns may be
+            return [quote(f"{KEY}{c}") for c in columns]
         return [f"encode({key_text(quote(c))})" if self.as_text[place] else quote(c) for c in columns]
 
 

@@ -41,7 +41,10 @@ class RepeatedReference:
 
 
 def repeated_references(
-    table: Table, drawn: Sequence[Reference], filled: Mapping[Name, Sequence[Reference]]
+    table: Table,
+    drawn: Sequence[Reference],
+    filled: Mapping[Name, Sequence[Reference]],
+    listed: Mapping[Name, Sequence[Reference]],
 ) -> Iterator[RepeatedReference]:
     """The references of a table that are not drawn and that a parent repeats.
 
@@ -49,6 +52,7 @@ def repeated_references(
         table: the table, with its references.
         drawn: those of them that are drawn.
         filled: of each table that is made before, its references that get values.
+        listed: of each of them those whose columns are drawn as any other: what is no part of the key differs between parent and child.
     """
     held = {column for reference in drawn for column in reference.columns}
     for reference in table.references:
@@ -59,8 +63,9 @@ def repeated_references(
             within = {*reference.columns} <= {*known}
             # As the parent calls the columns: by the same names, or as the key to which the drawn reference leads.
             columns = tuple(known[column] for column in reference.columns) if within else reference.columns
+            there = [*filled.get(one.parent, ()), *(listed.get(one.parent, ()) if within else ())]
             if (within or not held & {*reference.columns}) and (
-                _plain(replace(reference, columns=columns)) in map(_plain, filled.get(one.parent, ()))
+                _plain(replace(reference, columns=columns)) in map(_plain, there)
             ):
                 yield RepeatedReference(repeated=reference, drawn=one)
                 break

@@ -141,11 +141,15 @@ def _number_of(
 
 
 def _value_of(key: Sequence[str], attributes: Mapping[str, Attribute], referring: Collection[str]) -> str | None:
-    """The last attribute of a key with a parent whose values have places; None where there is no such."""
+    """The attribute of a key of several columns whose values have most places, of several the last one; None where there is no such.
+
+    So the fewest rows find no value left.
+    """
     others = [column for column in key if column not in referring]
-    if len(others) == len(key) or not all(column in attributes for column in others):
+    if len(key) == 1 or not all(column in attributes for column in others):
         return None
-    return next((column for column in reversed(others) if _has_places(attributes[column])), None)
+    placed = [column for column in reversed(others) if _has_places(attributes[column])]
+    return max(placed, key=lambda column: _places(attributes[column], "")[2], default=None)
 
 
 def _has_places(attribute: Attribute) -> bool:

@@ -92,12 +92,16 @@ def test_which_references_are_drawn(db: Loaded, seed: int) -> None:
         assert [chosen_parents.of_one(session, dataset, one) for one in references] == [not of_unit]
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(2, "declared")
+@pytest.mark.parametrize("declared", [False, True])
 @pytest.mark.parametrize("seed", range(12))
-def test_a_parent_by_a_key_that_names_the_unit_is_the_units_own(db: Loaded, seed: int) -> None:
-    """Marks of what people have taken name the person too, by whom they are owned: whatever keys dangle, are NULL, or repeat."""
+def test_a_parent_by_a_key_that_names_the_unit_is_the_units_own(db: Loaded, seed: int, declared: bool) -> None:
+    """Marks of what people have taken name the person too, by whom they are owned: whatever keys dangle, are NULL, or repeat.
+
+    A column of the key that is an attribute of what was taken changes nothing of this.
+    """
     rng = random.Random(seed)
-    suffix = f"{seed}"
+    suffix = f"{seed}{'d' if declared else ''}"
     db(f"CREATE TABLE who{suffix} (id INTEGER); INSERT INTO who{suffix} FROM range(8)")
     db(f"CREATE TABLE taken{suffix} (id INTEGER, course VARCHAR, x INTEGER); CREATE TABLE marks{suffix} (n INTEGER, id INTEGER, course VARCHAR, y INTEGER)")  # fmt: skip
     people, courses = [*range(9), None], ["a", "b", "C", "c", None]
@@ -112,13 +116,17 @@ def test_a_parent_by_a_key_that_names_the_unit_is_the_units_own(db: Loaded, seed
     db(
         f"CALL dp_attribute('taken{suffix}', 'x', low := 0, high := 2); CALL dp_attribute('marks{suffix}', 'y', low := 0, high := 1)"
     )
+    if declared:
+        db(f"CALL dp_attribute('taken{suffix}', 'course', \"values\" := ['C', 'b', 'c'])")
     session = LOADED[db("SELECT _dp_loaded()")[0][0]].session
     dataset = session.ledger.dataset("memory", "main", f"marks{suffix}")
     assert dataset is not None
     synthetic = {f"marks{suffix}": "children_syn", f"taken{suffix}": "parents_syn"}
+    numbered: dict[str, object] = {dp_links.NUMBERED: {("memory", "main", f"taken{suffix}"): ()}} if declared else {}
     link = dp_links.link_of(
-        session, dataset, {"synthetic": synthetic, dp_links.OWN_KEY: ["n"]}, ("memory", "main"), 0.1
+        session, dataset, {"synthetic": synthetic, dp_links.OWN_KEY: ["n"]} | numbered, ("memory", "main"), 0.1
     )
+    assert [attribute.name for attribute in link.sides[1].attributes] == ["x", "course"][: 1 + declared]
 
     def without(unit: int | None) -> tuple[Counter[tuple[object, ...]], Counter[tuple[object, ...]]]:
         for table, rows, place in (("who", [(i,) for i in range(8)], 0), ("taken", taken, 0), ("marks", marks, 1)):
@@ -130,6 +138,9 @@ def test_a_parent_by_a_key_that_names_the_unit_is_the_units_own(db: Loaded, seed
     parents, joined = without(None)
     assert joined.total() > 0
     assert len({row[0] for row in parents}) == parents.total()
+    if declared:  # each link's cell has the course of its own parent
+        courses = link.sides[1].attributes[1].points
+        assert {(row[0], courses[row[-1] % len(courses)]) for row in joined} <= {row[:2] for row in taken}
     for unit in range(9):
         fewer, less = without(unit)
         assert not fewer - parents
