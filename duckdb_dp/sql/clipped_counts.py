@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import final
 
-from duckdb_dp.counting.encode import code_type, quote
-from duckdb_dp.counting.sums import MOST
+from duckdb_dp.counting.encode import code_type, literal, quote, union_all
+from duckdb_dp.counting.sums import CHOOSE, MOST
+from duckdb_dp.domain.domain import canonical
 from duckdb_dp.grouped_sums import BITS, FRACTION, PER_OCTAVE, WHOLE, GroupedSums, Lookup, Source, Sum
 from duckdb_dp.plan.clipping import NONE, Clip
 from duckdb_dp.request import Request
@@ -281,6 +282,18 @@ class Clipped:
         if len(parts) == 1:
             return parts[0]
         return " + ".join(parts) if self._pure else f"sqrt({' + '.join(f'{part} * {part}' for part in parts)})"
+
+
+def choosing(call: str, owners: Sequence[str]) -> list[str]:
+    """CTEs that end in ``chosen(chosen)`` and ``choices(cells)``: the bounds on norms, which are charged and chosen before sums are cut."""
+    asking = f"SELECT {literal(canonical(list(CHOOSE)))} AS block, []::STRUCT(k BIGINT, n BIGINT)[] AS cells"
+    cells = "list(struct_pack(k := k, n := n))"
+    return [
+        f"owners AS ({union_all([*owners, asking])})",
+        render.checked("choice", f"SELECT {call} AS text FROM owners"),
+        "chosen AS MATERIALIZED (SELECT string_split(choice, ',')::BIGINT[] AS chosen FROM choice)",
+        f"choices AS (SELECT {cells} AS cells FROM (SELECT unnest(chosen) AS n, unnest(range(len(chosen))) AS k FROM chosen))",
+    ]
 
 
 def _number(text: str, norm: str, types: Mapping[str, str]) -> str:

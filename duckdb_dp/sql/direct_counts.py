@@ -7,13 +7,13 @@ from typing import final
 from duckdb_dp.answers import direct_plan
 from duckdb_dp.counting.encode import Coded, encode, literal, union_all
 from duckdb_dp.counting.engines.source import SCHEMA
-from duckdb_dp.counting.sums import CHOICES, CHOOSE, MOST
+from duckdb_dp.counting.sums import CHOICES, MOST
 from duckdb_dp.domain.domain import canonical
 from duckdb_dp.grouped_sums import BITS, OCTAVES, PER_OCTAVE, SMALLEST, GroupedSums, Sum, candidates, sum_name
 from duckdb_dp.plan.clipping import Clip, by_norm
 from duckdb_dp.request import Request
 from duckdb_dp.sql import found_cells, found_groups, render
-from duckdb_dp.sql.clipped_counts import Blocks, Clipped, cell
+from duckdb_dp.sql.clipped_counts import Blocks, Clipped, cell, choosing
 from duckdb_dp.sql.found_groups import Found
 from duckdb_dp.sql.row_source import Placed, holds, owner, owner_types, placed, position
 from duckdb_dp.sql.session import Session
@@ -45,7 +45,7 @@ def run(
             ctes += reading.norms()
             owners += [_block(columns, text) for columns, text in reading.owners()]
     if owners:
-        ctes += _choosing(call, owners)
+        ctes += choosing(call, owners)
         blocks.append(f"SELECT {literal(canonical(list(CHOICES)))} AS block, cells FROM choices")
     for reading in readings:
         ctes += reading.ctes()
@@ -67,18 +67,6 @@ def _block(columns: Blocks, rows: str) -> str:
     if len(names) > 1:
         names, cells = ([f"unnest([{', '.join(texts)}])"] for texts in (names, cells))
     return f"SELECT {names[0]} AS block, {cells[0]} AS cells FROM ({rows})"
-
-
-def _choosing(call: str, owners: Sequence[str]) -> list[str]:
-    """CTEs that end in ``chosen(chosen)`` and ``choices(cells)``: the bounds on norms, which are charged and chosen before sums are cut."""
-    asking = f"SELECT {literal(canonical(list(CHOOSE)))} AS block, []::STRUCT(k BIGINT, n BIGINT)[] AS cells"
-    cells = "list(struct_pack(k := k, n := n))"
-    return [
-        f"owners AS ({union_all([*owners, asking])})",
-        render.checked("choice", f"SELECT {call} AS text FROM owners"),
-        "chosen AS MATERIALIZED (SELECT string_split(choice, ',')::BIGINT[] AS chosen FROM choice)",
-        f"choices AS (SELECT {cells} AS cells FROM (SELECT unnest(chosen) AS n, unnest(range(len(chosen))) AS k FROM chosen))",
-    ]
 
 
 def _readings(

@@ -48,8 +48,7 @@ class Compiler:
         self.written = dict[int, Written]()
         """The queries of WITH that work row by row, by the id of their relations."""
         self.totals = Totals(self.type_of, self.as_asked)
-        self._fields: dict[tuple[str, str], Field] = {}
-        self._placed: dict[str, Item] = {}
+        self._fields, self._placed = dict[tuple[str, str], Field](), dict[str, Item]()
         self.values: dict[str, tuple[exp.Expr, str]] = {}
         """What stands for a subquery -> its SQL and its type."""
         self.copies = 1
