@@ -309,12 +309,15 @@ def find_or_charge(
 
 
 def choices(db: sqlite3.Connection, release: Release, choose: Callable[[], Sequence[int]]) -> tuple[int, ...]:
-    """What was chosen for a release that is charged: what is stored, or ``choose()`` now, which is stored."""
+    """What was chosen for a release that is charged: what is stored, or ``choose()`` now, which is stored.
+
+    In a text of the same length whatever it is: whether the disk can take it does not depend on it.
+    """
     row = db.execute("SELECT chosen FROM choices WHERE release = ?", (release.id,)).fetchone()
     if row is not None:
-        return tuple(json.loads(row[0]))
+        return tuple(map(int, row[0].split()))
     chosen = tuple(choose())
-    insert(db, "choices", release=release.id, chosen=json.dumps(chosen))
+    insert(db, "choices", release=release.id, chosen=" ".join(f"{each:6}" for each in chosen))
     return chosen
 
 
