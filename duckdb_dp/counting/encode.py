@@ -275,17 +275,23 @@ def coarseness(attribute: Attribute) -> tuple[int, int | None]:
     return 1, min(max(0, digits), MOST_DECIMALS)
 
 
-def _to_decimals(attribute: Attribute, decimals: int, cell: str, share: str, drawn: str) -> str:
-    """SQL of one of the numbers with so many decimals in a bin of doubles, all alike; ``drawn`` in a bin without one.
-
-    u / 10^d, of whole numbers that doubles hold, is the double nearest to it, and so lies in the bin as the number does.
-    """
+def in_decimals(attribute: Attribute, decimals: int) -> tuple[list[int], list[int], list[bool]]:
+    """The numbers with so many decimals in each bin of doubles: (the least times 10^decimals, how many, whether doubles hold them)."""
     scale = 10**decimals
     exact = [Fraction(str(point)) * scale for point in attribute.points]
     lows = [math.ceil(edge) for edge in exact[:-1]]
     highs = [*(math.ceil(edge) - 1 for edge in exact[1:-1]), math.floor(exact[-1])]
     numbers = [high - low + 1 for low, high in zip(lows, highs, strict=True)]
     known = [n > 0 and max(abs(low), abs(low + n)) < 2**52 for low, n in zip(lows, numbers, strict=True)]
+    return lows, numbers, known
+
+
+def _to_decimals(attribute: Attribute, decimals: int, cell: str, share: str, drawn: str) -> str:
+    """SQL of one of the numbers with so many decimals in a bin of doubles, all alike; ``drawn`` in a bin without one.
+
+    u / 10^d, of whole numbers that doubles hold, is the double nearest to it, and so lies in the bin as the number does.
+    """
+    scale, (lows, numbers, known) = 10**decimals, in_decimals(attribute, decimals)
 
     def picked(values: Iterable[float], type_: str = "DOUBLE") -> str:
         return f"(CAST([{', '.join(map(literal, values))}] AS {type_}[]))[{cell}]"

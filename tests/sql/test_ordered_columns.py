@@ -195,3 +195,26 @@ def test_two_columns_that_are_never_below_a_third(exact: Loaded) -> None:
     assert least == 0
     assert abs(one - real[0]) < 4
     assert abs(other - real[1]) < 4
+
+
+@pytest.mark.parametrize("made", ["rows", "links"])
+def test_chains_of_other_decimals_and_bins_are_in_order_as_shown(exact: Loaded, made: str) -> None:
+    """Two decimals below none, below bins of another width, and two columns above one."""
+    exact("""CREATE TABLE patients (pid INTEGER PRIMARY KEY, sex INTEGER); INSERT INTO patients SELECT i, i % 2 FROM range(200) r(i);
+        CREATE TABLE wards AS SELECT i AS ward, i % 3 AS kind FROM range(12) r(i); CREATE TABLE stays AS SELECT (i % 200)::INTEGER AS pid,
+        i // 200 AS ward, (i * 37 % 1700) / 100 AS x, ceil(x) AS y, y + i % 3 AS z, (x + 0.004)::FLOAT AS v FROM range(2000) r(i)""")
+    if made == "links":
+        exact("""CALL dp_link('stays', "references" := {'pid': 'patients.pid', 'ward': 'wards.ward'}); CALL dp_public('wards');
+            CALL dp_protect(['patients', 'stays'], unit := 'patients.pid', rho := 1e6, max_rows := {'stays': 10});
+            CALL dp_attribute('patients', 'sex', low := 0, high := 1)""")
+    else:
+        exact("CALL dp_protect('stays', rho := 1e6)")
+    exact("""CALL dp_attribute('stays', 'x', bins := [0, 10, 20], decimals := 2);
+        CALL dp_attribute('stays', 'y', bins := [0, 10, 20], decimals := 0, at_least := 'x');
+        CALL dp_attribute('stays', 'z', bins := [0, 7, 21], at_least := 'y');
+        CALL dp_attribute('stays', 'v', bins := [0, 1, 2, 20], at_least := 'x')""")
+    names = ["patients", "stays"] if made == "links" else ["stays"]
+    exact(f"CALL dp_synthesize_database('main', target := 'syn', tables := {names}, rho := 1)")
+    found = exact("""SELECT count(*) FILTER (y < x), count(*) FILTER (z < y), count(*) FILTER (v < x), count(*) > 1500,
+        bool_and(y = round(y) AND x BETWEEN 0 AND 20 AND z <= 21) FROM syn.stays""")
+    assert found == [(0, 0, 0, True, True)]

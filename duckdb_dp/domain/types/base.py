@@ -363,19 +363,36 @@ class InUnits(ColumnType):
 
     def drawn(self, points: Sequence[Scalar], cell: str, share: str, by: int = 1) -> str:
         """low + floor(share * n), of the n numbers of units from low to high; of a bin without a value the nearest one."""
+        steps = self.steps(points, by)
+        offset = f"floor({share} * {_picked(steps.spans, 'DOUBLE', cell)})"
+        if steps.type == "HUGEINT":  # from the middle, as an offset may be twice what the type holds
+            offset += f" - {_picked(steps.before, 'DOUBLE', cell)}"
+        number = f"{_picked([str(low) for low in steps.lows], steps.type, cell)} + CAST({offset} AS {steps.type})"
+        return self.from_units(number if by == 1 else f"({number}) * {by}")
+
+    def steps(self, points: Sequence[Scalar], by: int) -> "Steps":
+        """The numbers among which ``drawn`` chooses in each bin, times ``by``."""
         held = [(-(-int(low) // by), int(high) // by) for low, high in self.held(points)]
         lows = [min(low, held[-1][1]) for low, _ in held]
         numbers = [max(high - low + 1, 1) for low, high in held]
         type_ = "BIGINT" if max(*map(abs, lows), *numbers) < 2**61 else self.wide
         # A little less than n where n is no double, so that nothing is rounded up and out of the bin.
         spans = [float(n) if n <= _EXACT else float(n) * (1 - 2.0**-48) for n in numbers]
-        offset = f"floor({share} * {_picked(spans, 'DOUBLE', cell)})"
-        if type_ == "HUGEINT":  # from the middle, as an offset may be twice what the type holds
-            halves = [n // 2 if n <= _EXACT else int(span / 2) for n, span in zip(numbers, spans, strict=True)]
-            offset += f" - {_picked([float(half) for half in halves], 'DOUBLE', cell)}"
-            lows = [low + half for low, half in zip(lows, halves, strict=True)]
-        number = f"{_picked([str(low) for low in lows], type_, cell)} + CAST({offset} AS {type_})"
-        return self.from_units(number if by == 1 else f"({number}) * {by}")
+        if type_ != "HUGEINT":
+            return Steps(lows, spans, [0.0] * len(lows), type_)
+        halves = [n // 2 if n <= _EXACT else int(span / 2) for n, span in zip(numbers, spans, strict=True)]
+        middles = [low + half for low, half in zip(lows, halves, strict=True)]
+        return Steps(middles, spans, [float(half) for half in halves], type_)
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Whole numbers in bins: ``lows`` + floor(share * ``spans``) - ``before``, the latter two doubles, in an integer type."""
+
+    lows: list[int]
+    spans: list[float]
+    before: list[float]
+    type: str
 
 
 def _picked(values: Sequence[Scalar], type_: str, cell: str) -> str:

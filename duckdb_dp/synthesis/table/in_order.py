@@ -14,6 +14,7 @@ from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.linop import Array, Integers
 from duckdb_dp.reconstruct.junction import Codes
 from duckdb_dp.request import Request
+from duckdb_dp.synthesis.table.as_shown import as_shown
 
 IN_ORDER = "in_order"
 """Option of a request: (lower column, upper column, whether they always differ) of pairs whose order is public."""
@@ -27,7 +28,7 @@ TRIED, STEPS, ROWS = 4096, 40, 2**18
 """Rows on which the mean difference is tried, steps of a bisection, and rows that are drawn at once."""
 
 WIDEST = 1e150
-"""Bounds, in the type's unit, whose squares doubles hold."""
+"""Bounds, in the type's unit, whose squares doubles hold. Columns with wider ones are only put in order as they are shown."""
 
 SMALLEST, SHIFT = 2.0**-900, 1000
 """Bounds below it are multiplied by 2^SHIFT, which changes none of their digits, as parts of them are no doubles."""
@@ -51,8 +52,12 @@ def _placed(attribute: Attribute) -> bool:
     dtype = attribute.dtype
     if not attribute.points or (attribute.kind == "values" and dtype.continuous):
         return False
-    amounts = [float(point) for point in dtype.amounts(attribute.points)]
-    return max(map(abs, amounts)) < WIDEST and amounts == sorted(amounts)
+    amounts = dtype.amounts(attribute.points)
+    return amounts == sorted(amounts)
+
+
+def _is_wide(attribute: Attribute) -> bool:
+    return max(abs(float(point)) for point in attribute.dtype.amounts(attribute.points)) >= WIDEST
 
 
 def in_order(
@@ -67,7 +72,8 @@ def in_order(
     Bins whose values can be in order stay as they are. Others are exchanged between rows as far as that helps; of the rest the upper
     column's bin moves up to the lower one's, or that one down, in half of the rows each. The values a <= b of bins that overlap or touch
     get the density exp((a - b) / s), of which s keeps the mean of b - a over rows of such bins, those in the wrong order among
-    them, as noise makes as many the other way. A column of several pairs stays as the first one draws it.
+    them, as noise makes as many the other way. A column of several pairs stays as the first one draws it. At last ``as_shown`` moves what
+    rounding, or another pair, has put in the wrong order.
 
     Args:
         attributes: of the columns.
@@ -84,7 +90,7 @@ def in_order(
     drawn = set[int]()
     for low, high, strict in pairs:
         i, j = place[low], place[high]
-        if {i, j} <= drawn:
+        if {i, j} <= drawn or any(map(_is_wide, (attributes[i], attributes[j]))):
             continue  # no column is drawn twice
         rows = np.flatnonzero((cells[i] < known[i].number) & (cells[j] < known[j].number))
         gap = _gap(attributes[i], attributes[j], strict=strict)
@@ -117,7 +123,7 @@ def in_order(
             if j not in drawn:
                 found[j][at] = known[j].stored(cells[j][at], b)
         drawn |= {i, j}
-    return found
+    return as_shown(attributes, codes, found, [(place[low], place[high], strict) for low, high, strict in pairs])
 
 
 def _gap(one: Attribute, other: Attribute, *, strict: bool) -> float:
