@@ -24,7 +24,7 @@ from duckdb_dp.counting.encode import code_type, decode, encode, inside, literal
 from duckdb_dp.domain import types
 from duckdb_dp.domain.domain import Attribute, canonical, declare
 from duckdb_dp.domain.predicate import cells_where, parse_condition
-from duckdb_dp.domain.types.base import decimal_text
+from duckdb_dp.domain.types.decimal_texts import decimal_text
 from duckdb_dp.errors import DPError
 from duckdb_dp.request import Question, Request
 from duckdb_dp.sql import long_lists, render

@@ -9,7 +9,7 @@ import pytest
 import duckdb_dp.sql.dp_synthesize  # noqa: F401  before a test changes what it imports
 from duckdb_dp.counting.encode import decode, encode
 from duckdb_dp.domain.domain import declare
-from duckdb_dp.domain.types.base import decimal_text
+from duckdb_dp.domain.types.decimal_texts import decimal_text
 from duckdb_dp.synthesis.table import columns as table_columns
 
 TABLE = "CREATE TABLE t AS SELECT (i % 60)::DOUBLE AS age, (i * 37 % 1000) / 8 AS price FROM range(400) r(i); CALL dp_protect('t', mu := 9);"

@@ -19,10 +19,10 @@ from duckdb_dp.domain.types.base import (
     InUnits,
     Kind,
     Scalar,
-    decimal_text,
     literal,
     number_of,
 )
+from duckdb_dp.domain.types.decimal_texts import decimal_text
 from duckdb_dp.errors import DPError, as_sql, swapped
 
 _WIDEST, _NARROW = 38, 18
