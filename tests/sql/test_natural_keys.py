@@ -77,7 +77,7 @@ NAMES = ["pupils", "enrolments", "grades", "remarks"]
 BOUNDS = "'enrolments': 5, 'grades': 5, 'remarks': 10"
 
 
-@pytest.mark.some(1, "term", "public")
+@pytest.mark.some(3)
 @pytest.mark.parametrize("term", ["", "VARCHAR", "DATE", "SMALLINT"])
 @pytest.mark.parametrize("public", [True, False], ids=["public", "declared"])
 @pytest.mark.parametrize("type_", list(COURSES))
@@ -209,7 +209,7 @@ OTHERS["many"] = (
 )
 
 
-@pytest.mark.some(5)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", list(OTHERS))
 def test_keys_of_other_kinds(exact: Loaded, name: str) -> None:
     made, names, columns, alike = OTHERS[name]
