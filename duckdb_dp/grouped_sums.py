@@ -62,6 +62,7 @@ class Sum:
         type: SQL type of a quantile.
         norm: where an owner's contributions are bounded by their norm, as what type its numbers are added up: a whole or decimal
             one, whose sums are exact, or 'DOUBLE', whose numbers are put on a grid before; '' where its rows are bounded.
+        weighed: with a norm, whether an owner has one weight in it and in the sums that it makes a ratio with.
     """
 
     value: str = ""
@@ -76,6 +77,7 @@ class Sum:
     quantile: float = 0.0
     type: str = "DOUBLE"
     norm: str = ""
+    weighed: bool = False
 
     def __str__(self) -> str:
         if self.kind == "values":
@@ -186,9 +188,9 @@ class Sum:
 
     def to_json(self) -> list[Any]:
         """Plain data; of a sum with bounds what it was before there were cells, so that its request stays the same."""
-        plain = [getattr(self, field.name) for field in fields(self)]
+        *plain, weighed = (getattr(self, field.name) for field in fields(self))
         if self.norm:
-            return [*plain[:_BEFORE], None, *plain[_BEFORE + 1 :]]
+            return [*plain[:_BEFORE], None, *plain[_BEFORE + 1 :], *([True] if weighed else [])]
         plain.pop()
         return (
             plain[:_BEFORE] if self.cells is None else [*plain[:_BEFORE], self.cells.to_json(), *plain[_BEFORE + 1 :]]
@@ -352,11 +354,7 @@ class GroupedSums:
 
     def without_line(self) -> "GroupedSums":
         """The same with no cells of quantiles beyond those of declared values."""
-        lined = (one.cells is not None and one.cells.line for one in self.sums)
-        sums = [
-            replace(one, cells=replace(one.cells, line=False)) if own and one.cells is not None else one
-            for one, own in zip(self.sums, lined, strict=True)
-        ]
+        sums = [one if one.cells is None else replace(one, cells=replace(one.cells, line=False)) for one in self.sums]
         return replace(self, sums=tuple(sums))
 
     def to_json(self) -> dict[str, Any]:

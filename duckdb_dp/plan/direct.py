@@ -112,10 +112,11 @@ class DirectPlan:
     @cached_property
     def weights(self) -> tuple[float, ...]:
         """Of each sum's own measurement; 0 of one that costs nothing beside others, or is read off a histogram."""
-        known = {(id(part), one.value, one.where) for part, one in self.sums if one.kind == "known"}
+        known = {(id(part), one.value, one.where, one.weighed) for part, one in self.sums if one.kind == "known"}
 
         def free(part: GroupedSums, one: Sum) -> bool:
-            return one.kind == "quantile" or (one.kind == "missing" and (id(part), one.value, one.where) in known)
+            paired = one.kind == "missing" and (id(part), one.value, one.where, one.weighed) in known
+            return one.kind == "quantile" or paired
 
         return tuple(0.0 if free(part, one) else 1.0 for part, one in self.sums)
 
@@ -138,7 +139,7 @@ class DirectPlan:
         found: dict[Any, list[int]] = {}
         for index, (part, one) in enumerate(self.sums):
             if one.norm:
-                pair = (one.value, one.where) if one.kind in ("known", "missing") else index
+                pair = (one.value, one.where, one.weighed) if one.kind in ("known", "missing") else index
                 found.setdefault((id(part), pair), []).append(index)
             elif part.source is None or not part.source.single:
                 found.setdefault(id(part), []).append(index)
@@ -283,8 +284,7 @@ class DirectPlan:
 
     def known_stddev(self, index: int) -> float | None:
         """``stddev`` in the sum's own unit; None where a bound that is chosen decides it."""
-        clip = self._clip_of.get(index)
-        first = self.first[index]
+        clip, first = self._clip_of.get(index), self.first[index]
         selected = first is not None and self.selected(first)
         if selected or self.sums[index][1].chosen or (clip is not None and clip.chosen):
             return None

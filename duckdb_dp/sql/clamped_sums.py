@@ -119,7 +119,8 @@ class ClampedSums:
     noise of S does not include that of N, which would be most of it for numbers far from 0. Where S and N are there, sum(x) is
     S + c N, and count(*) is N plus the rows where x is not known, which cost nothing beside N. Where the request says the norm of what a
     unit adds, c is 0: that norm is meant of x, and would cut off nearly all of x - c where x is mostly far from the middle of its bounds.
-    Where the norm is chosen, sum(x) is that of x itself, and an average has both c = 0 and the middle, weighed by their noise.
+    Where the norm is chosen, an average has both c = 0 and the middle, weighed by their noise. Under norms sum(x) and count(*) are those
+    of x and of the rows themselves, see ``ratios``.
 
     Args:
         row: checks an expression over the columns of a row.
@@ -299,7 +300,7 @@ class ClampedSums:
         if asked.value is not None:
             return self._place(Sum(where=_both(where, f"({asked.value.sql('duckdb')}) IS NOT NULL")))
         ratios = [self._sum(ratio) for ratio in self._ratios.values() if ratio.where == where]
-        if not ratios or any(self._known(ratio) == Sum(where=where) for ratio in ratios):
+        if self._norms or not ratios or any(self._known(ratio) == Sum(where=where) for ratio in ratios):
             return self._place(Sum(where=where))
         both = [self._place(_rows_of(ratios[0], kind)) for kind in ("known", "missing")]
         return exp.Add(this=both[0], expression=both[1])

@@ -15,7 +15,7 @@ from duckdb_dp.domain.row_expressions import NAMED, checked
 from duckdb_dp.errors import DPError, as_written, brief, identifier, meant
 from duckdb_dp.grouped_sums import GroupedSums, Sum
 from duckdb_dp.outputs import Output, Piece, within
-from duckdb_dp.sql import direct_select, epochs, overflows, zones
+from duckdb_dp.sql import direct_select, epochs, overflows, ratios, zones
 from duckdb_dp.sql.clamped_sums import (
     ClampedSums,
     column_name,
@@ -72,7 +72,7 @@ def parts(
     known = (counted(columns, never) if norms or once else (), by, norms if once and form() >= 3 else "")
     with nullcontext() if once else in_form(1):
         parts = _Compiler(select, number, columns, unit, declared, pure, found or {}, known).parts()
-    return [by_norm(columns, part) for part in parts] if norms else parts
+    return [ratios.apart(by_norm(columns, part)) for part in parts] if norms else parts
 
 
 class _Compiler:

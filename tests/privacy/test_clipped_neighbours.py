@@ -204,7 +204,7 @@ def test_sums_of_a_ratio_have_one_weight_of_each_owner(tmp_path: Path) -> None:
         for select, groups in [
             ("SELECT avg(x) AS a, avg(w) AS b, stddev(w) AS c FROM t", 2),
             ("SELECT g, avg(x) AS a, 8 * sum(w) / sum(x) AS b FROM t GROUP BY g", 1),
-            ("SELECT count(*) AS n, avg(w) AS a FROM t WHERE w > 0", 1),
+            ("SELECT count(*) AS n, sum(w) AS s, avg(w) AS a, sum(x) / count(*) AS b FROM t WHERE w > 0", 3),
             ("SELECT count(*) AS n, sum(w) AS s FROM t", 2),
         ]:
             plan, _, sums, given = read(con, select, pick=lambda place, clip: _suits(clip, 6 + 5 * place))

@@ -47,4 +47,4 @@ def test_what_is_never_null_is_counted_once(tmp_path: Any, select: str, merged: 
         assert [float(one) for one in found] == pytest.approx([float(one) for one in exact], rel=0.05)
         (request,) = con.execute("SELECT request FROM dp_ledger() ORDER BY time DESC LIMIT 1").fetchone() or ("",)
         (part,) = json.loads(request)["direct"]
-        assert (len(part["sums"]) == 2) == merged, part["sums"]
+        assert (len(part["sums"]) == 3) == merged, part["sums"]
