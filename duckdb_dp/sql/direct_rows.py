@@ -142,7 +142,8 @@ def _relation(
         columns.append(f"{other} AS o{key}")
     shown = [plan.shown(first + i) for i in range(len(part.sums))]
     read = [text for i, one in enumerate(part.sums) for text in _read(i, first + i, one, shown[i], bool(later))]
-    given = [text for i, one in enumerate(part.sums) for text in _given(i, first + i, one, plan, bool(later))]
+    cut = [_cut(plan, part.number, i) for i in range(len(part.sums))]
+    given = [text for i, one in enumerate(part.sums) for text in _given(i, first + i, one, plan, bool(later), cut[i])]
     return (
         f"SELECT {place} AS part, {', '.join(['i', *columns, *given])} "
         f"FROM (SELECT unnest(range(n)) AS i, {', '.join(read)} "
@@ -162,16 +163,23 @@ def _read(i: int, index: int, one: Sum, clipped: bool, later: bool) -> list[str]
     return found
 
 
-def _given(i: int, index: int, one: Sum, plan: DirectPlan, later: bool) -> list[str]:
-    """Of a sum a<i> and s<i>, its stddev; of a quantile l<i> and h<i> too, the ends of its interval."""
+def _cut(plan: DirectPlan, number: int, i: int) -> bool:
+    """Whether any grouping set of a SELECT says where its i-th sum was cut: all of them have the column then."""
+    firsts = itertools.accumulate((len(part.sums) for part in plan.parts), initial=0)
+    return any(part.number == number and plan.shown(first + i) for part, first in zip(plan.parts, firsts, strict=False))
+
+
+def _given(i: int, index: int, one: Sum, plan: DirectPlan, later: bool, cut: bool) -> list[str]:
+    """Of a sum a<i> and s<i>, its stddev; of a quantile l<i> and h<i> too, the ends of its interval; and where it was cut b<i>."""
     if one.chosen:  # NULL where no bounds were found; and of what is mostly beyond them nobody knows how far it is
         found = [f"CASE WHEN b{i}[3] = 0 THEN {name}{i} END AS {name}{i}" for name in "as"]
         return [*found, f"CASE WHEN b{i}[1] IS NOT NULL THEN b{i}[1:2] END AS b{i}"]
     if one.kind != "quantile" and plan.shown(index):
         found = [f"CASE WHEN b{i}[1] IS NOT NULL THEN {name}{i} END AS {name}{i}" for name in "as"]
         return [*found, f"b{i}[1] AS b{i}"]
+    none = [f"NULL::DOUBLE AS b{i}"] if cut else []
     if one.kind != "quantile":
-        return [f"a{i}", f"s{i}" if later else f"{plan.stddev(index)!r}::DOUBLE AS s{i}"]
+        return [f"a{i}", f"s{i}" if later else f"{plan.stddev(index)!r}::DOUBLE AS s{i}", *none]
     cells = one.cells
     assert cells is not None
     cell, low, high = (f"CAST(f{i}[{place}] AS BIGINT)" for place in (1, 3, 4))
@@ -186,7 +194,7 @@ def _given(i: int, index: int, one: Sum, plan: DirectPlan, later: bool) -> list[
     half = within if one.numeric else "NULL::DOUBLE"
     known = zip("aslh", (a, half, lower, upper), (cell, cell, low, high), strict=True)
     found = [f"CASE WHEN {there} IS NOT NULL THEN {text} END AS {name}{i}" for name, text, there in known]
-    return [*found, f"f{i}[5] AS b{i}"] if plan.shown(index) else found
+    return [*found, *([f"f{i}[5] AS b{i}"] if plan.shown(index) else none)]
 
 
 def _as_shown(text: str, one: Sum) -> str:
@@ -230,7 +238,7 @@ def bounds_of(request: Request, plan: DirectPlan, part: GroupedSums, output: Out
     for piece in output.pieces:
         if isinstance(piece, int) and part.sums[piece].chosen:
             found.setdefault(part.sums[piece].histogram, f"b{piece}")
-        elif isinstance(piece, int) and plan.shown(first + piece):
+        elif isinstance(piece, int) and _cut(plan, part.number, piece):
             clip = plan.clip_of(sum_name(first + piece))
             found.setdefault(clip, f"CASE WHEN b{piece} IS NOT NULL THEN [b{piece}] END")
     return list(found.values())
