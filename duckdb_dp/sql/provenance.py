@@ -55,8 +55,9 @@ class PublicTable:
         known = {columns: found for columns, found in self.digests.items() if wanted <= set(columns) <= held}
         if not known:
             raise DPError(self._unknown())
+        own = {name.lower(): name for name in self.table.columns}  # DuckDB tells Ä from ä
         return " OR ".join(
-            f"({digest(columns, self.sql)}) IN ({', '.join(map(literal, sorted(found)))})"
+            f"({digest([own[column] for column in columns], self.sql)}) IN ({', '.join(map(literal, sorted(found)))})"
             for columns, found in known.items()
         )
 
@@ -219,7 +220,7 @@ def _check_apart(session: Session, own: Source) -> None:
 
 def digest(columns: Sequence[str], rows: str) -> str:
     """SELECT of a digest of some columns of rows, whatever the order of the rows: of their texts, the same in all versions."""
-    texts = ", ".join(f"CAST({quote(column)} AS VARCHAR)" for column in sorted(column.lower() for column in columns))
+    texts = ", ".join(f"CAST({quote(column)} AS VARCHAR)" for column in sorted(columns, key=str.lower))
     return f"SELECT concat(count(*), '/', sum(hash({texts})::HUGEINT)) FROM {rows}"
 
 

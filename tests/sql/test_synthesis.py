@@ -326,3 +326,16 @@ def test_a_key_of_few_values_numbers_rows_below_1_after_its_greatest(exact: Any)
     made = exact("SELECT id FROM dp_synthesize('shelf', rho := 500)")
     assert [row[0] for row in made] == [*range(1, 128), *range(-128, len(made) - 255)]
     assert abs(len(made) - 140) <= 1
+
+
+@pytest.mark.parametrize("name", ["Ä", "Straße É", "ΑΩ", "İ", "plain"])
+def test_columns_of_any_letters_are_synthesised(exact: Any, name: str) -> None:
+    """Names are compared without regard to case in ASCII alone, as DuckDB does."""
+    exact(f'CREATE TABLE named AS SELECT i % 3 AS "{name}", i % 2 AS other FROM range(300) t(i)')
+    exact("CALL dp_protect('named', mu := 100, delta := 1e-9)")
+    for column in (name, "other"):
+        exact(f"CALL dp_attribute('named', '{column}', low := 0, high := 2)")
+    rows = exact(f"SELECT \"{name}\", count(*) FROM dp_synthesize('named', mu := 20) GROUP BY 1 ORDER BY 1")
+    assert [value for value, _ in rows] == [0, 1, 2]
+    exact("CREATE TABLE named_syn AS FROM dp_synthesize('named', mu := 20)")
+    assert exact("SELECT count(*) FROM dp_quality('named', 'named_syn', mu := 1)") != [(0,)]
