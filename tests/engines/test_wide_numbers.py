@@ -32,7 +32,7 @@ def pair(tmp_path: Path) -> list[Loaded]:
     return found
 
 
-@pytest.mark.some(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("one", "other"), [("wide", "narrow"), ("narrow", "wide"), ("wide", "wide")])
 @pytest.mark.parametrize("bound", ["max_rows := 6", "max_rows := 'auto'"])
 def test_a_union_of_wide_whole_numbers_fails_on_no_row(tmp_path: Path, one: str, other: str, bound: str) -> None:
