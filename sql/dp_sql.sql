@@ -33,8 +33,8 @@
 --                       standard deviation, nor any sum of these times constants, such as count(*) * 2; sums inside averages and other expressions are not looked at, and where nothing else is asked it is refused; or '5% of 1000'; "precision" in quotes before DuckDB 2.0
 -- max_rows              how many rows of each unit count in this request, where that is not what dp_protect says; or 'auto': what a
 --                       unit adds to all groups of a sum, a count or an average is a vector, which is clipped to a norm (L2; L1 for
---                       pure DP) that 3/10 of the sum's cost chooses, of all powers of 2^(1/4). No bound on values is needed, and nothing else
---                       is clamped; where too few units tell a norm, a sum of numbers is NULL. Of quantiles and count(DISTINCT x) a number of rows is chosen
+--                       pure DP) that 3/10 of the sum's cost chooses, of all powers of 2^(1/4). No bound on values is needed, and numbers are
+--                       clamped at 2^62 alone; where too few units tell a norm, a sum of numbers is NULL. Of quantiles and count(DISTINCT x) a number of rows is chosen
 -- clip                  the norm itself, the same for all sums of the call, in their own units: nothing is spent on it. [Small counts](benchmarks.md#chosen-bounds-on-what-a-unit-adds) are better with it, where you can guess: a choice cannot tell fewer units beyond a bound from none than about 63 at epsilon 1 (delta 1e-9), 22 at 3 and 9 at 8
 -- mechanism             'auto': planned where that is possible, else direct; 'direct'; 'select': direct, with quantiles selected by
 --                       their ranks as in dp_quantiles; or a planner's name as in dp_queries: then
