@@ -59,7 +59,7 @@ def plan(session: Session, arguments: Arguments, place: Place) -> str:
     for asked in () if fresh else (request, _former(request)):
         if (stored := session.stored(asked, name)) is not None:
             return _read(asked, render.stored_handle(stored), declares=declares, private=stored.private)
-    key = session.ledger.unit_key()
+    key = session.unit_key()
     if request.attributes:
         handle = render.run(request, key, name=name, fresh=fresh, cliques=(request.domain.attributes,))
     else:

@@ -72,7 +72,7 @@ def plan(session: Session, arguments: Arguments, place: Place) -> str:
     if stored is not None:
         return _read(session, stored, link)
     answer_size.check(session, FUNCTION.name, arguments.get("rows"))
-    counting = link_counts.counting(link, session.ledger.unit_key())
+    counting = link_counts.counting(link, session.unit_key())
     handle = synthetic_tables.run(
         link.request, counting, [side.rows for side in link.sides], refusals(session, link), name=name, fresh=fresh
     )
@@ -238,7 +238,7 @@ def link_of(session: Session, dataset: Dataset, arguments: Arguments, place: Pla
     texts = [key_types.are_texts(catalog.find(known, side.reference.parent), side) for side in sides]
     link = from_request(request)
     if one_parent:
-        link = replace(link, counted=chosen_parents.counted(session, owned, link, session.ledger.unit_key()))
+        link = replace(link, counted=chosen_parents.counted(session, owned, link, session.unit_key()))
     else:
         contribution_bounds.check_parents(session, known, dataset, (left, right))
         link = key_types.compared(link, table, known)

@@ -60,7 +60,7 @@ def plan(session: Session, arguments: Arguments, place: Place) -> str:
     stored = None if fresh else session.stored(request, name)
     if stored is not None:
         return _read(render.stored_handle(stored), private=stored.private)
-    handle = render.run(request, session.ledger.unit_key(), name=name, fresh=fresh)
+    handle = render.run(request, session.unit_key(), name=name, fresh=fresh)
     return _read(handle, private=session.bits.private)
 
 

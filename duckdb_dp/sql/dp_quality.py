@@ -202,7 +202,7 @@ def _of_table(
     rows = CodedRows.of(synthetic.sql, list(zip(names, attributes, strict=True)), Key())
     if dataset.schema == SCHEMA:
         return request, synthetic_tables.UNCOUNTED, [rows], refusals
-    counted = render.counting(request, session.ledger.unit_key(), cliques(request))
+    counted = render.counting(request, session.unit_key(), cliques(request))
     return request, f"{counted}, {link_counts.LISTED}, promise AS (SELECT true AS kept)", [rows], refusals
 
 
@@ -249,7 +249,7 @@ def _of_links(
     refusal = synthetic.refusal(request.function, columns)
     refusals = [*([] if refusal is None else [refusal]), *dp_links.refusals(session, link)]
     found = [_joined(link, synthetic.sql), *(_degrees(link, at, tag, synthetic.sql) for at, tag in link.tagged(DEGREE))]
-    return request, link_counts.counting(link, session.ledger.unit_key()), found, refusals
+    return request, link_counts.counting(link, session.unit_key()), found, refusals
 
 
 def _bounded(link: Link, place: int) -> bool:

@@ -54,7 +54,7 @@ def plan(session: Session, arguments: Arguments, place: Place) -> str:
         return _read(request, render.stored_handle(stored), private=stored.private)
     groups, steps = math.prod(each.size for each in request.attributes[:-1]), running.over(request)
     answer_size.check(session, FUNCTION.name, groups * steps)
-    key, clique = session.ledger.unit_key(), request.domain.attributes
+    key, clique = session.unit_key(), request.domain.attributes
     handle = render.run(request, key, name=name, fresh=fresh, cliques=(clique,))
     return _read(request, handle, private=session.bits.private)
 

@@ -58,7 +58,7 @@ def plan(session: Session, arguments: Arguments, place: Place) -> str:
     if stored is not None:
         return _rows(session, request, render.stored_handle(stored), key, stored)
     answer_size.check(session, FUNCTION.name, dict(request.options).get("rows"))
-    handle = render.run(request, session.ledger.unit_key(), name=name, fresh=fresh, cliques=cliques(request))
+    handle = render.run(request, session.unit_key(), name=name, fresh=fresh, cliques=cliques(request))
     return _rows(session, request, handle, key, None)
 
 

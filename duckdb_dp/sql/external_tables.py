@@ -56,7 +56,7 @@ def counted(
         from duckdb_dp.sql.engines import asked  # for import time: it brings sqlglot
 
         return asked.sums(session, request, choose), True
-    unit_key = session.ledger.unit_key()
+    unit_key = session.unit_key()
     if "references" in dict(request.options):
         return links.count_links(links_of(session, request), unit_key)
     if cliques is None:

@@ -90,7 +90,7 @@ def _ask(session: Session, kind: Kind, arguments: Arguments, place: Place) -> st
     if above is not None:
         above.check_size(request)
     check(request)
-    key, private = session.ledger.unit_key(), session.bits.private
+    key, private = session.unit_key(), session.bits.private
     if request.direct:
         from duckdb_dp.sql import direct_counts  # for import time: counts of cells do without it
 

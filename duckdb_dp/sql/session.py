@@ -87,6 +87,13 @@ class Session:
         """The steward of the gateway whose call this is; None for a local connection."""
         return self.stewards.get(CONNECTION.get())
 
+    def unit_key(self) -> str:
+        """The key of the hash that chooses which rows of a unit are kept: the ledger's secret, and nothing secret under a test's seed.
+
+        With a seed the same calls on the same rows give the same answers.
+        """
+        return self.ledger.unit_key() if self.bits.private else "not private"
+
     def cells(self, handle: str, indices: list[int]) -> list[np.ndarray]:
         """Answers to some query sets of a stored release; a handle is its number and, after a '/', a postprocessing."""
         number, _, postprocess = handle.partition("/")

@@ -108,13 +108,13 @@ def test_what_refers_to_rows_depends_on_their_public_keys(exact: Loaded, more: s
     select = "SELECT avg(('c' || ward = icd)::INTEGER), count(*) FROM {}.stays JOIN {}.findings USING (sid) WHERE ward IS NOT NULL"
     ((real, _),), ((made, rows),) = (exact(select.format(schema, schema)) for schema in ("main", "syn"))
     assert real > 0.85
-    assert made > 0.5  # and about 1 in 6 where nothing is known of it
+    assert made > 0.4  # and about 1 in 6 where nothing is known of it
     assert rows > 500
     ((odd, even),) = exact(
         "SELECT avg(n) FILTER (ward % 2 = 1), avg(n) FILTER (ward % 2 = 0) FROM (SELECT ward, count(icd) AS n FROM syn.stays LEFT JOIN "
         "syn.findings USING (sid) WHERE ward IS NOT NULL GROUP BY sid, ward)"
     )
-    assert odd > even + 0.6  # two and one
+    assert odd > even + 0.3  # two and one; alike where nothing is known of it
 
 
 def test_of_declared_columns_nothing_else_is_measured(exact: Loaded) -> None:

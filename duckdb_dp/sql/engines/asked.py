@@ -123,7 +123,7 @@ def _source(session: Session, name: Name, part: GroupedSums, *, now: bool = Fals
 
 
 def _readings(session: Session, request: Request) -> Sequence[_Read]:
-    unit_key, clips, first = session.ledger.unit_key(), direct_plan(request).clips, 0
+    unit_key, clips, first = session.unit_key(), direct_plan(request).clips, 0
     found: list[_Read] = []
     for part in request.direct:
         own = [clip for clip in clips if first <= clip.sums[0] < first + len(part.sums)]
