@@ -92,6 +92,7 @@ PARSERS = {
         "kinds",
         "bodies",
         "lift",
+        "quotients",
         "split",
         "error_columns",
         "statement",

@@ -215,3 +215,30 @@ def _key(query: exp.Select, node: exp.Expr) -> exp.Expr:
         named = [item.unalias() for item in items if item.alias.lower() == node.name.lower()]
         return named[0] if len(named) == 1 else node
     return node
+
+
+def subqueries(query: exp.Expr) -> list[exp.Expr]:
+    """The queries inside the expressions of a query, the outermost ones."""
+    found: list[exp.Expr] = []
+
+    def visit(node: exp.Expr) -> None:
+        if isinstance(node, exp.Query):
+            found.append(node)
+            return
+        for child in node.iter_expressions():
+            visit(child)
+
+    skipped = (
+        {"with_", "from_", "joins", "this", "expression"} if isinstance(query, exp.SetOperation) else {"with_", "from_"}
+    )
+    for word, value in query.args.items():
+        if word in skipped:
+            continue
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, exp.Join):
+                for condition in (item.args.get("on"),):
+                    if condition is not None:
+                        visit(condition)
+            elif isinstance(item, exp.Expr):
+                visit(item)
+    return found

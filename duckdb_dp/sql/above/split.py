@@ -7,8 +7,9 @@ from typing import final
 from sqlglot import exp
 
 from duckdb_dp.errors import DPError, brief, identifier
-from duckdb_dp.sql.above.kinds import Kind, Kinds, Names, Relation, ctes, sources
+from duckdb_dp.sql.above.kinds import Kind, Kinds, Names, Relation, ctes, sources, subqueries
 from duckdb_dp.sql.above.lift import below, lift, must_lift
+from duckdb_dp.sql.above.quotients import Quotients, Reader
 
 ANSWER, PUBLIC, CTE = "_dp_answer", "_dp_public", "_dp_with"
 """What the answers, the public tables and the CTEs of a statement are called, with a number."""
@@ -54,10 +55,14 @@ def split(
             raise DPError(
                 f"{brief(node.sql('duckdb'))}: names that start with _dp_ are used by dp_sql; take another one."
             )
-    found = _Splitter(Kinds(table), planned)
+    kinds = Kinds(table)
+    found = _Splitter(kinds, planned, Quotients(kinds, planned))
     if all(found.is_plain(statement) for statement in statements):
         return None
-    bodies = tuple(found.above(statement.copy(), {}) for statement in statements)
+    copies = [statement.copy() for statement in statements]
+    for one in copies:
+        found.quotients.of_statement(one)
+    bodies = tuple(found.above(one, {}) for one in copies)
     return Split(selects=tuple(found.selects), bodies=bodies, publics=tuple(found.publics)) if found.selects else None
 
 
@@ -72,6 +77,7 @@ def _select(query: exp.Expr) -> exp.Select:
 class _Splitter:
     kinds: Kinds
     planned: Callable[[exp.Select], bool]
+    quotients: Quotients
     selects: list[exp.Select] = field(default_factory=list)
     publics: dict[str, int] = field(default_factory=dict)
     renamed: dict[int, str] = field(default_factory=dict)
@@ -138,17 +144,20 @@ class _Splitter:
             if lifted is None:
                 return self._answer(query, names)
             query = lifted
+            self.quotients.move(
+                below(query), [Reader(select=query, source=source, others=frozenset()) for source in sources(query)]
+            )
         inside = self.kinds.scope(query, names)
         self._ctes(query, names)
         if isinstance(query, exp.SetOperation):
             for side in ("this", "expression"):
                 query.set(side, self.above(query.args[side], inside))
         elif isinstance(query, exp.Select):
-            for node in _subqueries(query):
+            for node in subqueries(query):
                 self._check_apart(node, query, inside)
             for source in list(sources(query)):
                 self._source(source, inside)
-        for node in list(_subqueries(query)):
+        for node in list(subqueries(query)):
             node.replace(self.above(node, inside)) if isinstance(node, exp.Query) else None
         assert isinstance(query, exp.Query)
         return query
@@ -182,7 +191,12 @@ class _Splitter:
                 self.renamed[id(cte)] = f"{CTE}{len(self.renamed)}"
                 new = cte.copy()
                 new.set("this", self.above(cte.this.copy(), inside))
-                new.args["alias"].set("this", exp.to_identifier(self.renamed[id(cte)]))
+                new.set("alias", exp.TableAlias(this=exp.to_identifier(self.renamed[id(cte)])))
+                if named := cte.args["alias"].columns:  # apart, as a name before a parenthesis is taken for a call
+                    inner = exp.Subquery(
+                        this=new.this, alias=exp.TableAlias(this=exp.to_identifier("below"), columns=named)
+                    )
+                    new.set("this", exp.select(*(exp.column(one.copy()) for one in named)).from_(inner))
                 kept.append(new)
             inside[cte.alias.lower()] = known
         if query.args.get("with_"):
@@ -236,30 +250,3 @@ class _Splitter:
         node.set("this", exp.to_identifier(new))
         if not node.args.get("alias"):
             node.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
-
-
-def _subqueries(query: exp.Expr) -> list[exp.Expr]:
-    """The queries inside the expressions of a query, the outermost ones."""
-    found: list[exp.Expr] = []
-
-    def visit(node: exp.Expr) -> None:
-        if isinstance(node, exp.Query):
-            found.append(node)
-            return
-        for child in node.iter_expressions():
-            visit(child)
-
-    skipped = (
-        {"with_", "from_", "joins", "this", "expression"} if isinstance(query, exp.SetOperation) else {"with_", "from_"}
-    )
-    for word, value in query.args.items():
-        if word in skipped:
-            continue
-        for item in value if isinstance(value, list) else [value]:
-            if isinstance(item, exp.Join):
-                for condition in (item.args.get("on"),):
-                    if condition is not None:
-                        visit(condition)
-            elif isinstance(item, exp.Expr):
-                visit(item)
-    return found
