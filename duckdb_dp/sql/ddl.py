@@ -264,8 +264,7 @@ class Target:
         """SELECT of the rows that satisfy the constraints on some columns; of rows with the same key, the first."""
         free = {name.lower() for name in self.numbers}
         checks = [f"({text}) IS NOT FALSE" for used, text in self.table.checks if set(used) <= set(names)]
-        # Also a row that no parent can take.
-        checks += [f"{quote(name)} IS NOT NULL" for name in names if name in self.table.required | self.referred]
+        checks += [f"{quote(name)} IS NOT NULL" for name in names if name in self.table.required]
         if checks:
             rows = f"SELECT * FROM ({rows}) WHERE {' AND '.join(checks)}"
         for key in self.table.keys:

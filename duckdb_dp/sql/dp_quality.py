@@ -291,7 +291,7 @@ def _degrees(link: Link, place: int, tag: str, synthetic: str) -> CodedRows:
     )
     on = " AND ".join(f"x.{name} = s.{name}" for name in names)
     degrees = (
-        f"SELECT least(count(x.k0), {attribute.size - 1}) AS c0 FROM (SELECT {held} FROM {side.sql}) s "
+        f"SELECT least(count(x.k0), {attribute.size - 1}) AS c0 FROM (SELECT {held} FROM {side.linked}) s "
         f"LEFT JOIN (SELECT {referring} FROM {synthetic}) x ON {on}"
     )
     keys = ", ".join(f"s.{name}" for name in names)

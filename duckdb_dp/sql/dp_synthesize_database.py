@@ -232,9 +232,14 @@ def _steps(
             dp_links.ALSO: schema.also,
             **fresh,
         }
-        bounded = own_rows or chosen_parents.of_one(session, dataset, reference)
-        if bounded and arguments.get("max_degree") is not None:
+        of_one = chosen_parents.of_one(session, dataset, reference)
+        if (own_rows or of_one) and arguments.get("max_degree") is not None:
             more["max_degree"] = arguments["max_degree"]
+        if (of_one or reference.columns in units(dataset.unit)) and not dataset.auto_rows:
+            most = more.get("max_degree", dataset.max_rows)
+            fitting = sibling_keys.room(table, siblings, declared, reference.columns)
+            if fitting is not None and isinstance(most, int) and fitting < most:
+                more["max_degree"] = fitting  # more rows of one parent have no keys that differ
         yield Step(
             kind="parents", dataset=dataset, target=plan_of, arguments=more, makes=(*stages, whole_name)[place + 1],
             last=place == len(known) - 1,

@@ -1,7 +1,7 @@
 """Runs the steps of dp_synthesize_database: either all tables are made or none."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
 
@@ -212,8 +212,12 @@ def _make(session: Session, cursor: duckdb.DuckDBPyConnection, number: int, step
 
 
 def _nothing_to_link(cursor: duckdb.DuckDBPyConnection, step: Step) -> str | None:
-    """SELECT of what is left of rows that get parents, or of links, where a synthetic table has no rows; None where all have some."""
-    if all(_count(cursor, table) for table in step.arguments["synthetic"].values()):
+    """SELECT of what is left of rows that get parents, or of links, where a synthetic table has no rows, or a parent none with a key."""
+    keys = {reference.role: reference.key for reference in step.target.references}
+    ends = (
+        (table, [] if name == step.dataset.name else keys[name]) for name, table in step.arguments["synthetic"].items()
+    )
+    if all(_count(cursor, table, key) for table, key in ends):
         return None
     types = step.target.table.columns
     if step.kind == "links":
@@ -240,8 +244,10 @@ def _know(session: Session, cursor: duckdb.DuckDBPyConnection, target: Target, n
     session.ledger.public.note_rows(columns, digest, release=None, private=session.bits.private)
 
 
-def _count(cursor: duckdb.DuckDBPyConnection, table: str) -> int:
-    (counted,) = cursor.execute(f"SELECT count(*) FROM {table}").fetchall()
+def _count(cursor: duckdb.DuckDBPyConnection, table: str, key: Iterable[str] = ()) -> int:
+    """How many rows it has, of those with a key."""
+    whole = " AND ".join(["true", *(f"{quote(column)} IS NOT NULL" for column in key)])
+    (counted,) = cursor.execute(f"SELECT count(*) FROM {table} WHERE {whole}").fetchall()
     return int(counted[0])
 
 

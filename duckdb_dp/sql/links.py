@@ -52,6 +52,13 @@ class Side:
         return self.known.sql
 
     @property
+    def linked(self) -> str:
+        """SQL of its rows that can be linked: to parents whose key is NULL in a part nothing refers."""
+        if self.child:
+            return self.sql
+        return f"(FROM {self.sql} WHERE {' AND '.join(f'{quote(column)} IS NOT NULL' for column in self.key.columns)})"
+
+    @property
     def role(self) -> str:
         """The name of the reference."""
         return self.reference.role
@@ -69,7 +76,7 @@ class Side:
     @property
     def rows(self) -> CodedRows:
         """The synthetic rows."""
-        return CodedRows.of(self.sql, self.columns, self.key)
+        return CodedRows.of(self.linked, self.columns, self.key)
 
     @property
     def columns(self) -> list[Column]:

@@ -3,6 +3,7 @@
 It looks at synthetic rows alone.
 """
 
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
@@ -116,6 +117,31 @@ def sibling_keys(
                 column=column, type=table.columns[column], among=among, attribute=attributes.get(column)
             )
     return tuple(found.values())
+
+
+def room(
+    table: Table, keys: Iterable[SiblingKey], attributes: Mapping[str, Attribute], columns: Collection[str]
+) -> int | None:
+    """How many rows of one parent can have keys that differ, which a constraint of the table demands; None for any number.
+
+    They are as many as the values of the drawn columns of a key, of several keys the least number of them. Rows with NULL or 'other'
+    may be more, and so may rows that have another parent too.
+
+    Args:
+        table: the table.
+        keys: its keys of siblings.
+        attributes: the columns that are drawn.
+        columns: those that refer to the parent.
+    """
+    found = list[int]()
+    for key in keys:
+        drawn = [attributes.get(column) for column in (key.column, *key.among) if column not in columns]
+        if {key.column, *key.among} not in map(set, table.keys) or not {*columns} <= {*key.among}:
+            continue
+        placed = [one for one in drawn if one is not None and _has_places(one) and not (one.nulls or one.other)]
+        if len(placed) == len(drawn):
+            found.append(math.prod(_places(one, "")[2] for one in placed))
+    return min(found, default=None)
 
 
 def wide(keys: Iterable[SiblingKey], numbered: Iterable[str], referring: Collection[str]) -> Iterator[str]:

@@ -268,7 +268,7 @@ def ask(name: str = "ratings", users: str = "users_syn", more: str = "rho := 1")
 REFUSED = {
     ask(users="empty_syn"): "has no rows",
     ask(users="twice_syn"): "is NULL or the same as another's",
-    ask(users="null_syn"): "is NULL or the same as another's",
+    ask(users="null_syn"): "has no rows whose key (user_id) is not NULL",
     ask(users="odd_syn"): "'users.sex' outside its declared domain",
     ask(users="users"): "'users' is protected, so it is no synthetic table",
     ask("bare"): "'bare' has no FOREIGN KEY",

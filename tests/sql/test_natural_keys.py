@@ -236,3 +236,92 @@ def test_columns_that_nobody_declared_are_named(exact: Loaded, type_: str) -> No
     notes = [row[-1] or "" for row in exact(call) if row[1] == "enrolments"]
     assert "numbered as keys, not declared: course (to keep it: CALL dp_attribute('enrolments', 'course'" in notes[-1]
     check(exact)
+
+
+PARTS = {
+    "INTEGER": ("n", "low := 0, high := 5"),
+    "VARCHAR": ("'v' || n", "\"values\" := ['v0', 'v1', 'v2', 'v3', 'v4', 'v5']"),
+    "DATE": ("DATE '2024-01-01' + n::INTEGER", "bins := ['2024-01-01', '2024-01-04', '2024-01-07']"),
+    "DECIMAL(5, 1)": ("1.5 * n", '"values" := [0, 1.5, 3, 4.5, 6, 7.5]'),
+    "kinds": ("['p', 'q', 'r', 's', 't', 'u'][1 + n]", ""),
+    "BOOLEAN": ("n % 2 = 0", ""),
+    "UUID": (
+        "'00000000-0000-0000-0000-00000000000' || n",
+        f'"values" := {[f"00000000-0000-0000-0000-00000000000{n}" for n in range(6)]}',
+    ),
+}
+NULLS = """
+CREATE TYPE kinds AS ENUM ('p', 'q', 'r', 's', 't', 'u');
+CREATE TABLE pupils (pupil INTEGER PRIMARY KEY, year INTEGER);
+CREATE TABLE visits (pupil INTEGER {to_pupils}, part {type}, kind INTEGER {unique});
+CREATE TABLE notes (note INTEGER PRIMARY KEY, pupil INTEGER, part {type}, good BOOLEAN {to_visits});
+INSERT INTO pupils SELECT i, i % 3 FROM range({rows}) r(i);
+INSERT INTO visits SELECT {pupil}, CASE WHEN (i + n) % 4 > 0 THEN {value} END, (i + n) % 3 FROM range({rows}) r(i), range(2) s(n) WHERE n <= i % 2;
+INSERT INTO notes SELECT row_number() OVER (), pupil, part, kind = 0 FROM visits, range(2) WHERE part IS NOT NULL;
+"""
+OF_PUPILS = """
+CALL dp_protect(['pupils', 'visits', 'notes'], unit := 'pupils.pupil', rho := 1e9, max_rows := {'visits': 2, 'notes': 4});
+CALL dp_attributes('pupils', {'year': [0, 1, 2]});
+"""
+OF_ROWS = """
+CALL dp_protect('visits', rho := 1e9); CALL dp_protect('notes', rho := 1e9); CALL dp_public('visits', links := 'notes');
+CALL dp_attribute('visits', 'pupil', low := 0, high := 59, nulls := true);
+"""
+
+
+@pytest.mark.some(4)
+@pytest.mark.parametrize("unit", [True, False], ids=["unit", "facts"])
+@pytest.mark.parametrize("unique", [True, False], ids=["unique", "declared"])
+@pytest.mark.parametrize("type_", list(PARTS))
+def test_keys_with_nulls_have_rows_to_which_nothing_refers(exact: Loaded, type_: str, unique: bool, unit: bool) -> None:
+    """A quarter of the visits has no part; all notes have one, and so have the visits of theirs."""
+    value, declared = PARTS[type_]
+    exact(
+        NULLS.format(
+            type=type_,
+            value=value,
+            to_pupils="REFERENCES pupils (pupil)" if unit else "",
+            rows=300 if unit else 60,
+            pupil="i" if unit else "CASE WHEN (i + n) % 12 > 0 THEN i END",
+            unique=", UNIQUE (pupil, part)" if unique else "",
+            to_visits=", FOREIGN KEY (pupil, part) REFERENCES visits (pupil, part)" if unique else "",
+        )
+    )
+    if not unique:
+        exact(
+            "CALL dp_link('notes', \"references\" := [{'columns': ['pupil', 'part'], 'references': ['visits.pupil', 'visits.part']}])"
+        )
+    exact(OF_PUPILS if unit else OF_ROWS)
+    exact("CALL dp_attributes('visits', {'kind': [0, 1, 2]}); CALL dp_attribute('notes', 'good')")
+    exact(f"CALL dp_attribute('visits', 'part', {', '.join(filter(None, [declared, 'nulls := true']))})")
+    steps = exact(MADE.format(["pupils", "visits", "notes"] if unit else ["visits", "notes"]))
+    assert "left out" not in "; ".join(step[-1] or "" for step in steps)
+    for table in ("visits", "notes"):
+        counted = "count(*), count(*) FILTER (pupil IS NULL), count(*) FILTER (part IS NULL)"
+        for real, made in zip(*(exact(f"SELECT {counted} FROM {s}{table}")[0] for s in ("", "syn.")), strict=True):
+            assert abs(made - real) <= 3, table
+    kept(exact, "visits", "kind")
+    ((linked,),) = exact("SELECT count(*) FROM syn.notes SEMI JOIN syn.visits USING (pupil, part)")
+    assert [(linked,)] == exact("SELECT count(*) FROM syn.notes")
+
+
+@pytest.mark.parametrize("unit", [True, False], ids=["unit", "facts"])
+def test_where_no_row_has_a_whole_key_nothing_is_linked_or_charged(exact: Loaded, unit: bool) -> None:
+    exact(
+        NULLS.format(
+            type="INTEGER",
+            value="NULL",
+            to_pupils="REFERENCES pupils (pupil)" if unit else "",
+            rows=300 if unit else 60,
+            pupil="i" if unit else "CASE WHEN (i + n) % 12 > 0 THEN i END",
+            unique=", UNIQUE (pupil, part)",
+            to_visits=", FOREIGN KEY (pupil, part) REFERENCES visits (pupil, part)",
+        )
+    )
+    exact("INSERT INTO notes SELECT i, i, NULL, true FROM range(40) r(i)")
+    exact(OF_PUPILS if unit else OF_ROWS)
+    exact("CALL dp_attribute('visits', 'part', low := 0, high := 5, nulls := true); CALL dp_attribute('notes', 'good')")
+    exact("CALL dp_attributes('visits', {'kind': [0, 1, 2]})")
+    steps = exact(MADE.format(["pupils", "visits", "notes"] if unit else ["visits", "notes"]))
+    assert exact("SELECT count(*), count(part) FROM syn.visits") == [(450 if unit else 90, 0)]
+    assert "not charged, as there are no rows to link" in steps[-1][-1]

@@ -2,12 +2,14 @@
 
 import itertools
 import random
+from dataclasses import replace
 
 import duckdb
 import pytest
 
 from duckdb_dp.domain.domain import Attribute
-from duckdb_dp.sql.sibling_keys import SiblingKey
+from duckdb_dp.sql.sibling_keys import SiblingKey, room
+from duckdb_dp.synthesis.database import Table
 from tests.conftest import Loaded
 
 WHOLE = ["TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"]
@@ -167,3 +169,78 @@ def test_a_table_that_is_not_made_is_named(exact: Loaded, argument: str, name: s
         assert "which is public" in said
     else:
         assert "'stays'" in said
+
+
+WEAK = """
+CREATE TABLE persons (pid INTEGER PRIMARY KEY, sex INTEGER);
+CREATE TABLE admissions (adm INTEGER PRIMARY KEY, pid INTEGER NOT NULL REFERENCES persons (pid), kind INTEGER);
+CREATE TABLE diagnoses ({up} INTEGER REFERENCES {parent} ({up}), seq INTEGER, code INTEGER, {key});
+INSERT INTO persons SELECT i, i % 2 FROM range(400) r(i);
+INSERT INTO admissions SELECT row_number() OVER (), i, (i + n) % 3 FROM range(400) r(i), range(3) s(n) WHERE n <= i % 3;
+INSERT INTO diagnoses SELECT {up}, n + 1, (11 * {up} + 5 * n) % 12 FROM {parent}, range(8) s(n) WHERE n <= {up} * 7 % 8;
+CALL dp_protect(['persons', 'admissions', 'diagnoses'], unit := 'persons.pid', epsilon := 100, delta := 1e-9,
+    max_rows := {{'admissions': 3, 'diagnoses': 24}});
+CALL dp_attributes('persons', {{'sex': [0, 1]}}); CALL dp_attributes('admissions', {{'kind': [0, 1, 2]}});
+CALL dp_attribute('diagnoses', 'code', low := 0, high := 11); CALL dp_attribute('diagnoses', 'seq', low := 1, high := 8);
+"""
+KEYS = {
+    "seq": "PRIMARY KEY ({up}, seq)",
+    "two keys": "UNIQUE ({up}, code), PRIMARY KEY ({up}, seq)",
+    "two columns": "PRIMARY KEY ({up}, code, seq)",
+}
+
+
+@pytest.mark.some(2)
+@pytest.mark.parametrize("key", list(KEYS))
+@pytest.mark.parametrize(("parent", "up"), [("admissions", "adm"), ("persons", "pid")])
+def test_no_parent_has_more_rows_than_their_keys_have_values(db: Loaded, parent: str, up: str, key: str) -> None:
+    """Eight numbers make at most eight diagnoses of one admission, and of a person's 24 that count no more; noise made more of them."""
+    db(WEAK.format(parent=parent, up=up, key=KEYS[key].format(up=up)))
+    steps = db(MADE.format(["persons", "admissions", "diagnoses"]).replace("rho := 1e4", "epsilon := 0.5"))
+    made = [step for step in steps if step[1] == "diagnoses"]
+    drawn, linked = (step[7] for step in made)
+    assert drawn == linked > 500  # as many with a parent as were drawn
+    assert "rows left out" not in str(made)
+    most = {"two columns": 24}.get(key, 8)
+    assert f"{most} of its links" in made[1][-1] or f"'{parent}' above {most} are not counted" in made[1][-1]
+    ((whole, least, highest),) = db(f"SELECT count(DISTINCT ({up}, code, seq)), min(seq), max(seq) FROM syn.diagnoses")
+    assert (whole, least >= 1, highest <= 8) == (drawn, True, True)
+    ((children,),) = db(f"SELECT max(n) FROM (SELECT count(*) AS n FROM syn.diagnoses GROUP BY {up})")
+    assert children <= most
+
+
+ATTRIBUTES = {
+    "seq": Attribute(name="seq", type="INTEGER", kind="integers", points=(1, 8)),
+    "day": Attribute(name="day", type="DATE", kind="bins", points=("2020-02-27", "2020-03-02")),
+    "more": Attribute(name="more", type="VARCHAR", kind="values", points=("a", "b"), other=True),
+    "null": Attribute(name="null", type="INTEGER", kind="integers", points=(1, 8), nulls=True),
+    "real": Attribute(name="real", type="DOUBLE", kind="bins", points=(0, 1, 2)),
+}
+
+
+@pytest.mark.parametrize(
+    ("keys", "most"),
+    [
+        (["up seq"], 8),
+        (["up day"], 5),
+        (["up seq", "up day"], 5),
+        (["up seq day"], 40),
+        (["up more"], None),
+        (["up null"], None),
+        (["up seq null"], None),
+        (["up seq real"], None),
+        (["up seq more", "up day"], 5),
+        (["other seq"], None),
+        (["up other seq"], None),
+        ([], None),
+    ],
+)
+def test_how_many_rows_of_a_parent_a_constraint_allows(keys: list[str], most: int | None) -> None:
+    found = [tuple(key.split()) for key in keys]
+    siblings = [
+        SiblingKey(column=key[-1], type=ATTRIBUTES[key[-1]].type, among=key[:-1], attribute=ATTRIBUTES[key[-1]])
+        for key in found
+    ]
+    table = Table(name=("", "", "t"), columns={}, keys=tuple(found))
+    assert room(table, siblings, ATTRIBUTES, ("up",)) == most
+    assert room(replace(table, keys=()), siblings, ATTRIBUTES, ("up",)) is None  # which is only believed

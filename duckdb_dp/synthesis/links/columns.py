@@ -89,9 +89,11 @@ def check_tables(request: Request, tables: Sequence[SyntheticTable], bound_holds
     options = dict(request.options)
     for end, table in enumerate(tables):
         name = options["synthetic"][end]
+        columns = ", ".join(options["references"][end]["key"])
+        if not table.rows:
+            raise DPError(f"{name} has no rows whose key ({columns}) is not NULL; make some with dp_synthesize.")
         table.check_values(name, side_attributes(request, end))
         if not table.distinct:
-            columns = ", ".join(options["references"][end]["key"])
             raise DPError(f"{name} has rows whose key ({columns}) is NULL or the same as another's; number them.")
     if (rows := options.get("rows")) is not None and not options["child"]:
         most, why = _most(request, tables)
