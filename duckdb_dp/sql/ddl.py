@@ -111,7 +111,8 @@ class Target:
         for reference in (*self.references, *self.keyed):
             if not (self._can_have(reference) or table.view):
                 columns, of = ", ".join(reference.columns), reference.parent[2]
-                self.notes.append(f"{columns} refers to '{of}' without a constraint, as the types of the keys differ")
+                why = "its rows may share them" if self._may_repeat(reference) else "the types of the keys differ"
+                self.notes.append(f"{columns} refers to '{of}' without a constraint, as {why}")
         referred = dict.fromkeys(r.parent for r in table.references if r.parent in copied)
         self.notes += [f"'{parent[2]}' is public and is copied as it is" for parent in referred]
 
@@ -196,10 +197,16 @@ class Target:
         return f"CREATE TABLE {quote(table.name[2])} ({', '.join(parts)})"
 
     def _can_have(self, reference: Reference) -> bool:
-        """Whether the foreign key can be a constraint: DuckDB has none between columns of different types."""
+        """Whether the foreign key can be a constraint: DuckDB has none between columns of different types, and none without a key."""
+        if self._may_repeat(reference):
+            return False
         parent = self.parents.get(reference.parent, self.table)
         types_ = zip(reference.columns, reference.key, strict=True)
         return all(self.table.columns.get(column) == parent.columns.get(key) for column, key in types_)
+
+    def _may_repeat(self, reference: Reference) -> bool:
+        """Whether rows of a parent may have the same key, which is only believed to be one."""
+        return reference.key in self.parents.get(reference.parent, self.table).believed
 
     def insert(self, source: str) -> str:
         """INSERT of the rows of a SELECT, with the columns that are filled, that satisfy the constraints."""

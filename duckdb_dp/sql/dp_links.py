@@ -54,6 +54,8 @@ MAX_LINKS = 1_000_000_000
 
 ALSO = "also_of"
 """No argument of users': full names of tables -> their attributes that nobody declared, as they are those of keys of public tables."""
+BELIEVED = "believed"
+"""No argument of users': whether rows of a parent may have the same key, of which one counts then, as among the private ones."""
 NUMBERED = "numbered"
 """No argument of users': full names of tables -> the declared columns that are no attributes in the call, but numbers."""
 OWN_KEY = "own_key"
@@ -329,6 +331,7 @@ def _request(
         "child": left.child,
         "distinct": bool(distinct) and not left.child,
         **({"once": True} if once else {}),
+        **({"believed": True} if arguments.get(BELIEVED) else {}),
         "references": [side.reference.to_json() for side in sides],
         "sizes": [len(side.attributes) for side in sides],
         "synthetic": [side.synthetic for side in sides],

@@ -242,7 +242,8 @@ def _of_links(
         mechanism="distance",
         options=tuple(sorted({**dict(asked.options), "degrees": len(degrees), "exact": exact, "links": named}.items())),
     )
-    link = replace(link, request=request)
+    left, right = (replace(side, believed=True) for side in link.sides)
+    link = replace(link, request=request, sides=(left, right))
     columns = [column for place in link.parents for column in link.sides[place].reference.columns]
     columns += [name for name, _ in link.per_row]
     _check_held(synthetic, columns)
@@ -270,7 +271,7 @@ def _joined(link: Link, synthetic: str) -> CodedRows:
     start = 0
     for place, side in enumerate(sides):
         alias = f"s{place}"
-        table = synthetic_tables.coded(side.sql, side.columns, side.key.values, strict=False)
+        table = synthetic_tables.coded(side.linked, side.columns, side.key.values, strict=False)
         on = " AND ".join(f"{alias}.k{i} = x.k{start + i}" for i in range(side.width))
         rows += f" JOIN ({table}) {alias} ON {on}"
         codes |= synthetic_tables.codes_of(side.renamed, f"{alias}.")

@@ -94,7 +94,7 @@ def plan(
     datasets = chosen_tables.bounded(found, arguments.get("max_rows"))
     tables = [chosen_tables.table_of(session, known, dataset) for dataset in datasets]
     keyed = with_referred_keys(drawn_references.referring(session, tables))
-    tables = [replace(table, keys=one.keys) for table, one in zip(tables, keyed, strict=True)]
+    tables = [replace(table, keys=one.keys, believed=one.believed) for table, one in zip(tables, keyed, strict=True)]
     public = public_copies.public_parents(session, tables)
     ordered = parents_first([*tables, *(table for table in public if refers_by_keys(table, tables))])
     schema = drawn_references.schema(session, ordered, {table.name: table for table in public})
@@ -103,7 +103,7 @@ def plan(
         step
         for table in ordered
         if table.name in chosen
-        for step in _steps(session, chosen[table.name], table, schema, target, arguments)
+        for step in _steps(session, chosen[table.name], schema.kept(table), schema, target, arguments)
     ]
     for step in steps:
         if _dataset_of(session, step.target.table).auto_rows and not step.dataset.auto_rows:
@@ -123,7 +123,7 @@ def _steps(
     session: Session, dataset: Dataset, table: Table, schema: Schema, target: tuple[str, str], arguments: Arguments
 ) -> Iterator[Step]:
     """The steps that make one table."""
-    by_name = {other.name: other for other in schema.tables}
+    by_name = {other.name: schema.kept(other) for other in schema.tables}
     numbered = [name for name in schema.numbered[table.name] if name not in schema.read(table.name)]
     declared = {
         name: found for name, found in session.declared(dataset).items() if name not in schema.numbered[table.name]
@@ -197,6 +197,7 @@ def _steps(
             "method": word(arguments, "link_method", LINKING),
             dp_links.NUMBERED: schema.numbered,
             dp_links.ALSO: schema.also,
+            dp_links.BELIEVED: any(r.key in by_name[r.parent].believed for r in known),
             **fresh,
         }
         if arguments.get("max_degree") is not None:
@@ -230,6 +231,7 @@ def _steps(
             dp_links.NUMBERED: schema.numbered,
             dp_links.OWN_KEY: by_number or own,
             dp_links.ALSO: schema.also,
+            dp_links.BELIEVED: reference.key in by_name[reference.parent].believed,
             **fresh,
         }
         of_one = chosen_parents.of_one(session, dataset, reference)

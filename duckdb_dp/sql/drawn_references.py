@@ -20,7 +20,7 @@ from duckdb_dp.sql.dp_link import ROWID, has_rowid, own_key
 from duckdb_dp.sql.links import ROW_NUMBER
 from duckdb_dp.sql.repeated_references import RepeatedReference, repeated_references
 from duckdb_dp.sql.session import Session
-from duckdb_dp.synthesis.database import Name, Reference, Table, is_link
+from duckdb_dp.synthesis.database import Name, Reference, Table, is_link, with_kept_keys
 
 
 @final
@@ -46,6 +46,10 @@ class Schema:
     keyed: Mapping[Name, Mapping[Reference, Attribute]]
     also: Mapping[Name, Sequence[Attribute]]
     repeated: Mapping[Name, tuple[RepeatedReference, ...]]
+
+    def kept(self, table: Table) -> Table:
+        """A table with the keys that its synthetic rows must have."""
+        return with_kept_keys(table, self.valued.get(table.name, ()))
 
     def read(self, name: Name) -> list[str]:
         """The columns of a table that are read off a parent."""

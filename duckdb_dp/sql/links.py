@@ -35,6 +35,7 @@ class Side:
         synthetic: the synthetic table's name, as it was asked for.
         key: the columns that identify the rows of the synthetic table.
         child: whether it is the table with the foreign key itself, each row of which has one parent.
+        believed: whether rows of the synthetic table may have the same key.
         known: the synthetic table as it was found.
     """
 
@@ -43,6 +44,7 @@ class Side:
     synthetic: str
     key: Key
     child: bool = False
+    believed: bool = False
     known: PublicTable | None = None
 
     @property
@@ -53,10 +55,14 @@ class Side:
 
     @property
     def linked(self) -> str:
-        """SQL of its rows that can be linked: to parents whose key is NULL in a part nothing refers."""
+        """SQL of its rows that can be linked: of parents those whose key is NULL in no part, and one of each key."""
         if self.child:
             return self.sql
-        return f"(FROM {self.sql} WHERE {' AND '.join(f'{quote(column)} IS NOT NULL' for column in self.key.columns)})"
+        rows = f"FROM {self.sql} WHERE {' AND '.join(f'{quote(column)} IS NOT NULL' for column in self.key.columns)}"
+        if self.believed:
+            held = ", ".join(quote(name) for name in [*self.key.columns, *(a.name for a in self.attributes)])
+            rows += f" QUALIFY row_number() OVER (PARTITION BY {', '.join(map(quote, self.key.columns))} ORDER BY hash({held}), {held}) = 1"
+        return f"({rows})"
 
     @property
     def role(self) -> str:
@@ -215,6 +221,7 @@ def from_request(request: Request) -> Link:
                 synthetic=synthetic,
                 key=Key(columns=reference.key),
                 child=child,
+                believed=bool(found.get("believed")),
             )
         )
         start += size

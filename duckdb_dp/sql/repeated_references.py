@@ -27,12 +27,17 @@ class RepeatedReference:
         return tuple(column for column in self.repeated.columns if column not in self.drawn.columns)
 
     def rows(self, rows: str, held: Sequence[str]) -> str:
-        """SELECT of the rows that a SELECT with the columns ``held`` gives, with the columns that its parent has: NULL without one."""
+        """SELECT of the rows that a SELECT with the columns ``held`` gives, with the columns that its parent has: NULL without one.
+
+        Of several parents with one key it is the one with the least values.
+        """
         pairs = zip(self.drawn.columns, self.drawn.key, strict=True)
         on = " AND ".join(f"r.{quote(column)} = p.{quote(key)}" for column, key in pairs)
         ours = ", ".join(f"r.{quote(name)}" for name in held)
         theirs = ", ".join(f"p.{quote(name)}" for name in self.read)
-        return f"SELECT {ours}, {theirs} FROM ({rows}) AS r LEFT JOIN {quote(self.drawn.parent[2])} AS p ON {on}"
+        keys, read = ", ".join(map(quote, self.drawn.key)), ", ".join(map(quote, self.read))
+        parents = f"SELECT DISTINCT ON ({keys}) {keys}, {read} FROM {quote(self.drawn.parent[2])} ORDER BY {read}"
+        return f"SELECT {ours}, {theirs} FROM ({rows}) AS r LEFT JOIN ({parents}) AS p ON {on}"
 
     @property
     def note(self) -> str:

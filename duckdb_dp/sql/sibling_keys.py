@@ -29,15 +29,17 @@ class SiblingKey:
         type: its DuckDB type.
         among: the key's other columns.
         attribute: how it is declared; None where it is not, and siblings are numbered from 1.
+        believed: whether no constraint keeps rows apart, so that those for which no value is left stay as they were drawn.
     """
 
     column: str
     type: str
     among: tuple[str, ...]
     attribute: Attribute | None = None
+    believed: bool = False
 
     def rows(self, rows: str, names: Sequence[str]) -> str:
-        """SELECT of the rows of a SELECT, in which siblings differ; those for which no value is left are gone."""
+        """SELECT of the rows of a SELECT, in which siblings differ; those for which no value is left are gone, or not apart."""
         if self.attribute is None:
             return self._numbered(rows)
         return self._moved(rows, self.attribute, names)
@@ -69,9 +71,11 @@ class SiblingKey:
             f"SELECT * REPLACE ({NUMBER} + min(least({MOVED}, {size}) - {NUMBER}) OVER ({siblings} ORDER BY {NUMBER} DESC) AS {MOVED}) "
             f"FROM ({up})"
         )
+        free = f"{whole} AND {MOVED} >= 1"
+        left = "" if self.believed else f" WHERE ({MOVED} >= 1) IS NOT FALSE OR NOT ({whole})"
         return (
-            f"SELECT * EXCLUDE ({PLACE}, {NUMBER}, {MOVED}) REPLACE (CASE WHEN {whole} THEN {value} ELSE {quote(self.column)} END "
-            f"AS {quote(self.column)}) FROM ({back}) WHERE ({MOVED} >= 1) IS NOT FALSE OR NOT ({whole})"
+            f"SELECT * EXCLUDE ({PLACE}, {NUMBER}, {MOVED}) REPLACE (CASE WHEN {free} THEN {value} ELSE {quote(self.column)} END "
+            f"AS {quote(self.column)}) FROM ({back}){left}"
         )
 
 
@@ -83,7 +87,8 @@ def note(keys: Iterable[SiblingKey]) -> list[str]:
         if key.attribute is None:
             found.append(f"{key.column} counts from 1 among rows of the same {among}")
         else:
-            found.append(f"of rows of the same {among} those that repeat a {key.column} get the next one")
+            kept = ", where one is left" if key.believed else ""
+            found.append(f"of rows of the same {among} those that repeat a {key.column} get the next one{kept}")
     return found
 
 
@@ -105,7 +110,7 @@ def sibling_keys(
         referring: the columns that hold a parent's key.
         referred: the columns to which rows of the table itself refer.
     """
-    keys = list(dict.fromkeys([*table.keys, *([tuple(own)] if own else [])]))
+    keys = list(dict.fromkeys([*table.keys, *table.believed, *([tuple(own)] if own else [])]))
     found: dict[str, SiblingKey] = {}
     for key in keys:
         column = _number_of(key, table, numbered, attributes, referring) or _value_of(key, attributes, referring)
@@ -114,7 +119,11 @@ def sibling_keys(
         if sum(column in other for other in keys) == 1:
             among = tuple(other for other in key if other != column)
             found[column] = SiblingKey(
-                column=column, type=table.columns[column], among=among, attribute=attributes.get(column)
+                column=column,
+                type=table.columns[column],
+                among=among,
+                attribute=attributes.get(column),
+                believed=key not in table.keys,
             )
     return tuple(found.values())
 

@@ -1,6 +1,6 @@
 """The schema for synthesis: tables, keys and foreign keys, and the order in which tables are made; no data."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, final
 
@@ -57,6 +57,7 @@ class Table:
         columns: column -> type, in order.
         required: columns that are never NULL.
         keys: column sets that no two rows share, the primary key first.
+        believed: column sets to which others refer as to keys, though no constraint keeps rows apart in them.
         references: its foreign keys.
         primary: the primary key; () where there is none.
         checks: (columns, condition) of every CHECK.
@@ -68,6 +69,7 @@ class Table:
     columns: Mapping[str, str]
     required: frozenset[str] = frozenset()
     keys: tuple[tuple[str, ...], ...] = ()
+    believed: tuple[tuple[str, ...], ...] = ()
     references: tuple[Reference, ...] = ()
     primary: tuple[str, ...] = ()
     checks: tuple[tuple[tuple[str, ...], str], ...] = ()
@@ -189,15 +191,30 @@ def refers_by_keys(parent: Table, tables: Sequence[Table]) -> bool:
 
 
 def with_referred_keys(tables: Sequence[Table]) -> list[Table]:
-    """The tables, with what others refer to as a key: synthetic rows are numbered by it, whether the original has it or not."""
+    """The tables, with what others refer to as a key: synthetic rows are numbered by it, whether the original has it or not.
+
+    What the original does not have is ``believed`` too.
+    """
     found = []
     for table in tables:
         referred = [r.key for other in tables for r in other.references if r.parent == table.name != other.name]
         known = [set(key) for key in table.keys]
-        found.append(
-            replace(table, keys=(*table.keys, *(key for key in dict.fromkeys(referred) if set(key) not in known)))
-        )
+        more = tuple(key for key in dict.fromkeys(referred) if set(key) not in known)
+        found.append(replace(table, keys=(*table.keys, *more), believed=more))
     return found
+
+
+def with_kept_keys(table: Table, valued: Collection[str]) -> Table:
+    """The table with the keys that its synthetic rows must have: those of constraints, and those that number rows.
+
+    Rows whose believed key is drawn are kept, whether others have the same one or not.
+
+    Args:
+        table: the table.
+        valued: its columns that are drawn, and number no rows.
+    """
+    repeated = tuple(key for key in table.believed if {*key} <= {*valued})
+    return replace(table, keys=tuple(key for key in table.keys if key not in repeated), believed=repeated)
 
 
 def number_columns(table: Table, tables: Sequence[Table]) -> tuple[str, ...]:

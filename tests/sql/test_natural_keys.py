@@ -325,3 +325,60 @@ def test_where_no_row_has_a_whole_key_nothing_is_linked_or_charged(exact: Loaded
     steps = exact(MADE.format(["pupils", "visits", "notes"] if unit else ["visits", "notes"]))
     assert exact("SELECT count(*), count(part) FROM syn.visits") == [(450 if unit else 90, 0)]
     assert "not charged, as there are no rows to link" in steps[-1][-1]
+
+
+REPEATED = """
+CREATE TABLE pupils (pupil INTEGER PRIMARY KEY, year INTEGER);
+CREATE TABLE visits (pupil INTEGER REFERENCES pupils (pupil), {part} kind INTEGER);
+CREATE TABLE notes (note INTEGER PRIMARY KEY, {held} good BOOLEAN);
+INSERT INTO pupils SELECT i, i % 3 FROM range(200) r(i);
+INSERT INTO visits SELECT i, {value} i % 3 FROM range(200) r(i), range(5) s(n) WHERE n <= i % 5;
+INSERT INTO notes SELECT row_number() OVER (), {key}, kind = 0 FROM (SELECT DISTINCT ON ({key}) * FROM visits);
+CALL dp_link('notes', "references" := [{{'columns': [{named}], 'references': [{there}]}}]);
+CALL dp_protect(['pupils', 'visits', 'notes'], unit := 'pupils.pupil', rho := 1e9, max_rows := 5);
+CALL dp_attributes('pupils', {{'year': [0, 1, 2]}}); CALL dp_attributes('visits', {{'kind': [0, 1, 2]}}); CALL dp_attribute('notes', 'good');
+"""
+
+
+@pytest.mark.some(2)
+@pytest.mark.parametrize("part", ["BOOLEAN", "SMALLINT", "VARCHAR", "DATE", ""])
+def test_rows_that_share_a_declared_key_are_kept(exact: Loaded, part: str) -> None:
+    """Up to five visits of a pupil have two values of the part, or share the pupil alone, and no constraint forbids it."""
+    values = {
+        "BOOLEAN": "n % 2 = 0,",
+        "SMALLINT": "1 + n % 2,",
+        "VARCHAR": "'v' || n % 2,",
+        "DATE": "DATE '2024-01-01' + (n % 2)::INTEGER,",
+    }
+    declared = {
+        "BOOLEAN": "",
+        "SMALLINT": ", low := 1, high := 2",
+        "VARCHAR": ", \"values\" := ['v0', 'v1']",
+        "DATE": ", bins := ['2024-01-01', '2024-01-02']",
+    }
+    key = ["pupil", "part"] if part else ["pupil"]
+    exact(
+        REPEATED.format(
+            part=f"part {part}," if part else "",
+            held=f"pupil INTEGER, {f'part {part},' if part else ''}",
+            value=values.get(part, ""),
+            key=", ".join(key),
+            named=str(key)[1:-1],
+            there=str([f"visits.{name}" for name in key])[1:-1],
+        )
+    )
+    if part:
+        exact(f"CALL dp_attribute('visits', 'part'{declared[part]})")
+    call = MADE.format(["pupils", "visits", "notes"])
+    planned = exact(call[:-1] + ", plan := true)")
+    assert "refers to 'visits' without a constraint, as its rows may share them" in planned[-1][-1]
+    steps = exact(call)
+    assert "left out, which" not in str(steps)
+    for table in ("visits", "notes"):
+        ((real, made),) = exact(f"SELECT (SELECT count(*) FROM {table}), (SELECT count(*) FROM syn.{table})")
+        assert abs(made - real) <= 3, table
+    counted = f"SELECT count(*), count(DISTINCT ({', '.join(key)})) FROM"
+    ((rows, distinct),) = exact(f"{counted} syn.visits")
+    assert distinct < rows
+    assert abs(distinct - exact(f"{counted} visits")[0][1]) <= 40  # of 360, or of 200 pupils
+    assert exact(f"SELECT count(*) FROM syn.notes ANTI JOIN syn.visits USING ({', '.join(key)})") == [(0,)]
