@@ -1,8 +1,8 @@
 -- dp_attributes(dataset, domain, save)
 --
 -- Declare many columns in one statement, all or none of them. It also declares what the schema itself says: ENUM and BOOLEAN
--- columns, and whole-number columns with CHECK (x BETWEEN a AND b); if such a column may be NULL, it gets a cell for NULL, as with
--- nulls := true in dp_attribute. Every other column is listed with the declaration that it still needs, proposed from its type,
+-- columns, whole-number columns with CHECK (x BETWEEN a AND b), and whole numbers and texts with CHECK (x IN (...)); if such a column may
+-- be NULL, it gets a cell for NULL, as with nulls := true in dp_attribute. Every other column is listed with the declaration that it still needs, proposed from its type,
 -- because its values are private.
 --
 -- domain                {'age': [0, 18, 65], 'sex': ['f', 'm']}, or a MAP: for each column a list, or words. A list holds the values

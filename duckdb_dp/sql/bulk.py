@@ -160,8 +160,16 @@ def from_schema(column: Mapping[str, Any]) -> dict[str, Any] | None:
         return {}
     name = rf'(?:{re.escape(quote(column["column"]))}|(?<![\w".]){re.escape(column["column"])}(?![\w"]))'
     number = r"\(?(-?\d+)\)?(?![\w.]|\s*[*/%+-])"
+    one = r"-?\d+" if isinstance(dtype, Whole) else "'(?:[^']|'')*'" if isinstance(dtype, types.Text) else "(?!)"
     for check in column["checks"] or []:
         low = high = None
+        if match := re.fullmatch(rf"CHECK\(\({name} IN \(({one}(?:, {one})*)\)\)\)", check):
+            listed = re.findall(one, match[1])
+            return {
+                "values": [
+                    *dict.fromkeys(int(i) if isinstance(dtype, Whole) else i[1:-1].replace("''", "'") for i in listed)
+                ]
+            }
         if re.search(r"\b(OR|NOT|CASE)\b", check, re.IGNORECASE):
             continue  # not a range, or not one that every row keeps to
         if match := re.search(rf"{name}\s+BETWEEN\s+{number}\s+AND\s+{number}", check, re.IGNORECASE):

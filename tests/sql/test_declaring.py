@@ -416,6 +416,25 @@ def test_a_check_of_another_column_is_no_range_of_this_one(exact) -> None:
     assert cells == {"n": None, "m": None, "k": 6, "p": None, "age": None, "my-age": 6, "the age": 6}
 
 
+def test_values_that_a_check_lists(exact) -> None:
+    """Only where it says nothing else, and of types whose values it spells out."""
+    exact(
+        "CREATE TABLE t (s VARCHAR CHECK (s IN ('a', 'it''s', 'a', 'b, c')), \"a b\" VARCHAR NOT NULL, n INTEGER CHECK (n IN (3, -1)), "
+        "one UTINYINT CHECK (one IN (7)), CHECK (\"a b\" IN ('NOT x', 'y OR z')))"
+    )
+    exact(
+        "CREATE TABLE u (s VARCHAR CHECK (s NOT IN ('a', 'b')), n INTEGER CHECK (n IN (1, 2) OR n > 7), m INTEGER CHECK (m + 1 IN (1, 2)), "
+        "d DATE CHECK (d IN ('2024-01-01')), k VARCHAR CHECK (upper(k) IN ('A')), f DOUBLE CHECK (f IN (1, 2)), s2 VARCHAR, "
+        "e VARCHAR CHECK ((e IN ('a', 'b')) = (n = 1)), t INTEGER CHECK (t IN (1, n)))"
+    )
+    exact("CALL dp_protect('t', mu := 1); CALL dp_protect('u', mu := 1); CALL dp_attributes('t')")
+    assert labels(exact, "t", "s") == ["a", "it's", "b, c", None]
+    assert labels(exact, "t", "a b") == ["NOT x", "y OR z"]
+    assert labels(exact, "t", "n") == ["3", "-1", None]
+    assert labels(exact, "t", "one") == ["7", None]
+    assert {cells for _, _, cells, _ in exact("CALL dp_attributes('u')")} == {None}
+
+
 def test_domain_and_check(exact) -> None:
     exact(
         "CREATE TABLE t AS SELECT unnest([1, 2, 3, 99, NULL]) AS n, unnest(['a', 'b', 'zz', NULL, NULL]) AS s;"
