@@ -164,12 +164,10 @@ def from_schema(column: Mapping[str, Any]) -> dict[str, Any] | None:
     for check in column["checks"] or []:
         low = high = None
         if match := re.fullmatch(rf"CHECK\(\({name} IN \(({one}(?:, {one})*)\)\)\)", check):
-            listed = re.findall(one, match[1])
-            return {
-                "values": [
-                    *dict.fromkeys(int(i) if isinstance(dtype, Whole) else i[1:-1].replace("''", "'") for i in listed)
-                ]
-            }
+            texts = re.findall(one, match[1])
+            listed = map(int, texts) if isinstance(dtype, Whole) else (text[1:-1].replace("''", "'") for text in texts)
+            if found := [value for value in dict.fromkeys(listed) if dtype is not None and dtype.fits(value)]:
+                return {"values": found}
         if re.search(r"\b(OR|NOT|CASE)\b", check, re.IGNORECASE):
             continue  # not a range, or not one that every row keeps to
         if match := re.search(rf"{name}\s+BETWEEN\s+{number}\s+AND\s+{number}", check, re.IGNORECASE):

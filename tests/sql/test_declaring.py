@@ -420,12 +420,12 @@ def test_values_that_a_check_lists(exact) -> None:
     """Only where it says nothing else, and of types whose values it spells out."""
     exact(
         "CREATE TABLE t (s VARCHAR CHECK (s IN ('a', 'it''s', 'a', 'b, c')), \"a b\" VARCHAR NOT NULL, n INTEGER CHECK (n IN (3, -1)), "
-        "one UTINYINT CHECK (one IN (7)), CHECK (\"a b\" IN ('NOT x', 'y OR z')))"
+        "one UTINYINT CHECK (one IN (7, 300)), CHECK (\"a b\" IN ('NOT x', 'y OR z')))"
     )
     exact(
         "CREATE TABLE u (s VARCHAR CHECK (s NOT IN ('a', 'b')), n INTEGER CHECK (n IN (1, 2) OR n > 7), m INTEGER CHECK (m + 1 IN (1, 2)), "
         "d DATE CHECK (d IN ('2024-01-01')), k VARCHAR CHECK (upper(k) IN ('A')), f DOUBLE CHECK (f IN (1, 2)), s2 VARCHAR, "
-        "e VARCHAR CHECK ((e IN ('a', 'b')) = (n = 1)), t INTEGER CHECK (t IN (1, n)))"
+        "e VARCHAR CHECK ((e IN ('a', 'b')) = (n = 1)), t INTEGER CHECK (t IN (1, n)), none UTINYINT CHECK (none IN (-1)))"
     )
     exact("CALL dp_protect('t', mu := 1); CALL dp_protect('u', mu := 1); CALL dp_attributes('t')")
     assert labels(exact, "t", "s") == ["a", "it's", "b, c", None]
