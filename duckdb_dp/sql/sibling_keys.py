@@ -12,7 +12,7 @@ from duckdb_dp.counting.encode import quote
 from duckdb_dp.domain import types
 from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.domain.types.base import InUnits
-from duckdb_dp.domain.types.numbers import Whole
+from duckdb_dp.domain.types.numbers import Decimal, Whole
 from duckdb_dp.synthesis.database import Table
 
 PLACE, NUMBER, MOVED = "_dp_place", "_dp_number", "_dp_moved"
@@ -58,7 +58,8 @@ class SiblingKey:
         """The rows, of which those that repeat a sibling's value move to the next value that is free, or to the last ones.
 
         With places p(1) <= p(2) <= ... of k siblings among n values, the i-th moves up to u(i) = i + max(p(j) - j, j <= i), and back to
-        i + min(min(u(j), n) - j, j >= i): all differ, at most n, and no other place is as near.
+        i + min(min(u(j), n) - j, j >= i): all differ, at most n, and no other place is as near. Texts that nobody declared are numbered:
+        other, other-2, ..., as those of siblings differ.
         """
         place, value, size = _places(attribute, quote(self.column))
         siblings = f"PARTITION BY {_list(self.among)}, {PLACE} IS NULL"
@@ -72,9 +73,12 @@ class SiblingKey:
             f"FROM ({up})"
         )
         free = f"{whole} AND {MOVED} >= 1"
+        kept = quote(self.column)
+        if _numbers_others(attribute):
+            kept = f"CASE WHEN {PLACE} IS NULL AND {NUMBER} > 1 THEN {kept} || '-' || {NUMBER} ELSE {kept} END"
         left = "" if self.believed else f" WHERE ({MOVED} >= 1) IS NOT FALSE OR NOT ({whole})"
         return (
-            f"SELECT * EXCLUDE ({PLACE}, {NUMBER}, {MOVED}) REPLACE (CASE WHEN {free} THEN {value} ELSE {quote(self.column)} END "
+            f"SELECT * EXCLUDE ({PLACE}, {NUMBER}, {MOVED}) REPLACE (CASE WHEN {free} THEN {value} ELSE {kept} END "
             f"AS {quote(self.column)}) FROM ({back}){left}"
         )
 
@@ -88,7 +92,10 @@ def note(keys: Iterable[SiblingKey]) -> list[str]:
             found.append(f"{key.column} counts from 1 among rows of the same {among}")
         else:
             kept = ", where one is left" if key.believed else ""
-            found.append(f"of rows of the same {among} those that repeat a {key.column} get the next one{kept}")
+            numbered = ", and other texts are numbered" if _numbers_others(key.attribute) else ""
+            found.append(
+                f"of rows of the same {among} those that repeat a {key.column} get the next one{kept}{numbered}"
+            )
     return found
 
 
@@ -188,8 +195,15 @@ def _value_of(key: Sequence[str], attributes: Mapping[str, Attribute], referring
 
 
 def _has_places(attribute: Attribute) -> bool:
-    """Whether its values are whole numbers, days, or listed."""
-    return attribute.kind == "values" or attribute.type == "DATE" or isinstance(attribute.dtype, Whole)
+    """Whether its values are whole numbers, decimals, days, or listed."""
+    dtype = attribute.dtype
+    in_units = attribute.type == "DATE" or (isinstance(dtype, Whole | Decimal) and dtype.units("") is not None)
+    return attribute.kind == "values" or in_units
+
+
+def _numbers_others(attribute: Attribute) -> bool:
+    """Whether values that nobody declared are a text, which one row of siblings can have."""
+    return attribute.other and attribute.type == "VARCHAR"
 
 
 def _places(attribute: Attribute, column: str) -> tuple[str, str, int]:

@@ -23,6 +23,10 @@ PLACED = {
         Attribute(name="c", type="DATE", kind="bins", points=("2020-02-27", "2020-02-28", "2020-03-02")),
         [f"2020-{day}" for day in ("02-27", "02-28", "02-29", "03-01", "03-02")],
     ),
+    "decimals": (
+        Attribute(name="c", type="DECIMAL(3,1)", kind="bins", points=(0, 0.3, 0.5)),
+        [f"0.{digit}" for digit in range(6)],
+    ),
     "values": (Attribute(name="c", type="VARCHAR", kind="values", points=("b", "it's", "a")), ["b", "it's", "a"]),
 }
 
@@ -59,6 +63,43 @@ def test_a_repeat_takes_the_next_value_and_the_last_ones_move_back() -> None:
     assert duckdb.sql(f"SELECT c FROM ({key.rows(drawn, ['up', 'c'])}) ORDER BY c").fetchall() == [
         (-2,), (-1,), (0,), (2,), (3,),
     ]  # fmt: skip
+
+
+def test_texts_that_nobody_declared_are_numbered_among_siblings() -> None:
+    attribute = Attribute(name="c", type="VARCHAR", kind="values", points=("a", "b"), other=True, nulls=True)
+    key = SiblingKey(column="c", type="VARCHAR", among=("up",), attribute=attribute)
+    drawn = (
+        "SELECT unnest([1, 1, 1, 1, 2, 2, 2]) AS up, unnest(['other', 'a', 'other', 'other', NULL, NULL, 'other']) AS c"
+    )
+    found = duckdb.sql(f"SELECT up, c FROM ({key.rows(drawn, ['up', 'c'])}) ORDER BY ALL").fetchall()
+    assert found == [(1, "a"), (1, "other"), (1, "other-2"), (1, "other-3"), (2, "other"), (2, None), (2, None)]
+
+
+OTHER = """
+CREATE TABLE persons (id INTEGER PRIMARY KEY, sex INTEGER); INSERT INTO persons SELECT i, i % 2 FROM range(200) r(i);
+CREATE TABLE drugs (id INTEGER REFERENCES persons (id), drug {type}, kind INTEGER, PRIMARY KEY (id, drug));
+INSERT INTO drugs SELECT i, {value}, n % 3 FROM range(200) r(i), range(5) s(n);
+CALL dp_protect(['persons', 'drugs'], unit := 'persons.id', rho := 1e9, max_rows := 5);
+CALL dp_attributes('persons', {{'sex': [0, 1]}}); CALL dp_attributes('drugs', {{'kind': [0, 1, 2]}});
+"""
+
+
+@pytest.mark.parametrize(
+    ("type_", "value", "declared"),
+    [
+        ("VARCHAR", "'drug ' || n", "\"values\" := ['drug 0', 'drug 1', 'drug 2'], other := true"),
+        ("DECIMAL(4,1)", "0.2 * n", "low := 0, high := 1, step := 1"),
+    ],
+)
+def test_parts_of_keys_with_other_texts_and_decimals_lose_no_rows(
+    exact: Loaded, type_: str, value: str, declared: str
+) -> None:
+    """Two of five drugs are 'other', or five doses lie in one bin, of eleven."""
+    exact(OTHER.format(type=type_, value=value) + f"CALL dp_attribute('drugs', 'drug', {declared})")
+    steps = exact(MADE.format(["persons", "drugs"]))
+    ((rows,),) = exact("SELECT count(*) FROM syn.drugs")
+    assert rows >= 985
+    assert ("and other texts are numbered" in steps[-1][-1]) == (type_ == "VARCHAR")
 
 
 STAYS = """
