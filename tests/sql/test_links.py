@@ -292,6 +292,20 @@ REFUSED = {
 }
 
 
+def test_nothing_refers_to_synthetic_rows_whose_key_is_null(linked: Any) -> None:
+    """They are left out on both ends, also where stored links are read again as positions among the others."""
+    linked(
+        "CREATE TABLE places_null AS SELECT country, number, big FROM places_syn UNION ALL SELECT country, NULL, big FROM places_syn; "
+        "CREATE TABLE users_null AS SELECT user_id, sex, age FROM users_syn UNION ALL SELECT NULL, sex, age FROM users_syn; "
+        "CALL dp_public(['places_null', 'users_null'])"
+    )
+    call = "FROM dp_links('trips', synthetic := {'users': 'users_null', 'places': 'places_null'}, rho := 50)"
+    made, again = (linked(f"SELECT user_id, country, number {call} ORDER BY ALL") for _ in range(2))
+    assert made == again
+    assert 30 < len(made) < 90  # of 60, with noise
+    assert not [row for row in made if None in row]
+
+
 @pytest.mark.some(6)
 @pytest.mark.parametrize("call", REFUSED)
 def test_what_is_refused(other: Any, call: str) -> None:
