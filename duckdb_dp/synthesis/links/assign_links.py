@@ -23,6 +23,10 @@ from duckdb_dp.synthesis.links.ubs import ubs
 RELAXED = (1.0, 1.05, 1.15, 1.4, 2.0, 1e9)
 """Factors by which the shares of linked rows are raised, one after another, until all links are different pairs."""
 
+LOST = 0.01
+"""What part of the links may be lost where rows have numbers of their own: to find places for the last ones all numbers would have to be
+even, and the rows that have most links by far would have no more than others."""
+
 CROWDED = 20
 """Slots for each link, at least, from which rows are drawn without counting the links that each has already."""
 
@@ -290,8 +294,9 @@ def assign_rows(
     Privacy: post-processing.
     """
     lefts, rights = _attempt(blocks, left, right, distinct, rng, same)
+    lost = LOST if left.numbers is not None or right.numbers is not None else 0.0
     for factor in RELAXED:
-        if len(lefts) == blocks.sum():
+        if len(lefts) >= (1 - lost) * blocks.sum():
             break
         # The rows that were to be linked cannot hold so many different pairs: then a few more rows have a link, or numbers are more even.
         ends = [
