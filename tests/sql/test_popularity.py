@@ -161,3 +161,33 @@ def test_keys_of_any_type_are_read_or_refused_in_words(exact: Any, seen: list[Pa
         return
     assert says in exact.refused(asked)
     assert exact("SELECT releases FROM dp_budget() WHERE dataset = 'visits'") == [(0,)]
+
+
+@pytest.mark.slow
+def test_rows_that_almost_everybody_is_linked_to_stay_so(db: Any) -> None:
+    """A few links for which there are no different pairs left are lost; else all rows would have about as many."""
+    rng = np.random.default_rng(7)
+    shares = 1 / np.arange(1, 301) ** 1.2
+    pairs = [
+        (user, int(film))
+        for user in range(1000)
+        for film in rng.choice(300, int(rng.integers(1, 49)), replace=False, p=shares / shares.sum())
+    ]
+    db(
+        "CREATE TABLE users AS SELECT i AS uid, i % 2 AS sex, i * 7 % 60 AS age, i % 8 AS job, i * 13 % 20 AS since FROM range(1000) r(i);"
+        "ALTER TABLE users ADD PRIMARY KEY (uid); CREATE TABLE films (fid BIGINT PRIMARY KEY, year BIGINT, budget BIGINT, lang BIGINT);"
+        "CREATE TABLE seen (uid BIGINT REFERENCES users (uid), fid BIGINT REFERENCES films (fid), PRIMARY KEY (uid, fid))"
+    )
+    columns = [list(range(300)), *(rng.integers(0, most, 300).tolist() for most in (80, 10**6, 4))]
+    db("INSERT INTO films SELECT unnest($1), unnest($2), unnest($3), unnest($4)", columns)
+    db("INSERT INTO seen SELECT unnest($1), unnest($2)", [[user for user, _ in pairs], [film for _, film in pairs]])
+    db(
+        "CALL dp_public(['films']); CALL dp_protect(['users', 'seen'], unit := 'users.uid', max_rows := {'seen': 48}, epsilon := 99, "
+        "delta := 1e-6); CALL dp_attributes('users', {'sex': {'low': 0, 'high': 1}, 'age': {'low': 0, 'high': 59}, "
+        "'job': {'low': 0, 'high': 7}, 'since': {'low': 0, 'high': 19}})"
+    )
+    db("CALL dp_synthesize_database('main', target := 'syn', tables := ['users', 'seen'], epsilon := 20)")
+    count = "SELECT count(fid) FROM films LEFT JOIN {}.seen USING (fid) GROUP BY fid ORDER BY fid"
+    real, found = ([row[0] for row in db(count.format(schema))] for schema in ("main", "syn"))
+    assert np.corrcoef(real, found)[0, 1] > 0.97
+    assert sum(found) > 0.95 * sum(real)
