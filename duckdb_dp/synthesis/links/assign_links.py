@@ -23,9 +23,8 @@ from duckdb_dp.synthesis.links.ubs import ubs
 RELAXED = (1.0, 1.05, 1.15, 1.4, 2.0, 1e9)
 """Factors by which the shares of linked rows are raised, one after another, until all links are different pairs."""
 
-LOST = 0.01
-"""What part of the links may be lost where rows have numbers of their own: to find places for the last ones all numbers would have to be
-even, and the rows that have most links by far would have no more than others."""
+LOST = 0.005
+"""What part of the links may be lost so that the numbers of rows are nearer to what they should be."""
 
 CROWDED = 20
 """Slots for each link, at least, from which rows are drawn without counting the links that each has already."""
@@ -293,21 +292,39 @@ def assign_rows(
 
     Privacy: post-processing.
     """
-    lefts, rights = _attempt(blocks, left, right, distinct, rng, same)
-    lost = LOST if left.numbers is not None or right.numbers is not None else 0.0
+    found = [_attempt(blocks, left, right, distinct, rng, same)]
     for factor in RELAXED:
-        if len(lefts) >= (1 - lost) * blocks.sum():
+        if len(found[-1][0]) == blocks.sum():
             break
         # The rows that were to be linked cannot hold so many different pairs: then a few more rows have a link, or numbers are more even.
         ends = [
             replace(end, linked=None if end.linked is None else min(1.0, factor * end.linked), evened=factor)
             for end in (left, right)
         ]
-        lefts, rights = max(
-            (lefts, rights), _attempt(blocks, ends[0], ends[1], distinct, rng, same), key=lambda f: len(f[0])
-        )
+        found.append(_attempt(blocks, ends[0], ends[1], distinct, rng, same))
+    most = max(len(rows[0]) for rows in found)
+    lefts, rights = min(
+        (rows for rows in found if len(rows[0]) >= (1 - LOST) * most), key=lambda rows: _away(rows, left, right)
+    )
     order = np.lexsort((rights, lefts))
     return lefts[order], rights[order]
+
+
+def _away(rows: Pair, left: End, right: End) -> float:
+    """How far links are from the numbers of rows that were measured one by one, and without such rows how few links there are.
+
+    To find places for the last links, numbers of all rows may have to be even, and then a few that are lost are better.
+    """
+    away, known = 0.0, False
+    for end, own in zip((left, right), rows, strict=True):
+        if (
+            end.numbers is not None
+            and end.popularity is not None
+            and end.popularity.original
+            and len(end.popularity.weights)
+        ):
+            away, known = away + float(np.abs(np.bincount(own, minlength=len(end.numbers)) - end.numbers).sum()), True
+    return away if known else -float(len(rows[0]))
 
 
 def _attempt(
