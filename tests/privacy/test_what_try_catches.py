@@ -235,6 +235,7 @@ SPANS = [
 ]
 
 
+@pytest.mark.slow
 def test_parts_of_dates_are_asked_of_no_interval(exact: Any) -> None:
     """One value would fail, in an error that TRY lets through: so they are refused by their types, whatever rows there are."""
     exact("""CREATE TABLE workers (id INTEGER PRIMARY KEY, started TIMESTAMP, ended TIMESTAMP);

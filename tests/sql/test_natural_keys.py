@@ -269,7 +269,7 @@ CALL dp_attribute('visits', 'pupil', low := 0, high := 59, nulls := true);
 """
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(1, "unit")
 @pytest.mark.parametrize("unit", [True, False], ids=["unit", "facts"])
 @pytest.mark.parametrize("unique", [True, False], ids=["unique", "declared"])
 @pytest.mark.parametrize("type_", list(PARTS))

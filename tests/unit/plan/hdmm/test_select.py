@@ -313,7 +313,7 @@ def test_products_of_layers(kinds: dict[str, object], sizes: dict[str, int]) -> 
     np.testing.assert_allclose(found.reshape(table.shape), table, rtol=1e-9, atol=1e-7)
 
 
-@pytest.mark.parametrize("size", [5, 3000])
+@pytest.mark.parametrize("size", [5, pytest.param(3000, marks=pytest.mark.slow)])
 def test_many_cells_beside_other_query_sets(size: int) -> None:
     """Cells are measured by centring, whatever else is asked; the error is the same for a window of one cell."""
     domain = Domain({"a": size, "b": 6})
