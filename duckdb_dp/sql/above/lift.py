@@ -9,7 +9,7 @@ from sqlglot import exp
 from duckdb_dp.sql.above.kinds import aggregated, group_keys
 from duckdb_dp.sql.clamped_sums import column_name, has_aggregates
 
-_MOVED = ("qualify", "distinct", "order", "limit", "offset", "windows")
+_MOVED = ("qualify", "distinct", "order", "limit", "offset")
 """What is worked out after the aggregates and moves above them, all of it or nothing."""
 
 _INSIDE = (exp.Filter, exp.WithinGroup)
@@ -18,7 +18,7 @@ _INSIDE = (exp.Filter, exp.WithinGroup)
 
 def must_lift(query: exp.Select) -> bool:
     """Whether a SELECT that aggregates asks more than aggregates, expressions of them, HAVING, ORDER BY and LIMIT."""
-    if any(query.args.get(word) for word in ("qualify", "distinct", "offset", "windows")):
+    if any(query.args.get(word) for word in ("qualify", "distinct", "offset")):
         return True
     if not any(map(has_aggregates, query.expressions)) and query.args.get("having") is not None:
         return True

@@ -46,7 +46,6 @@ _READ: dict[type[exp.Expr], set[str]] = {
 
 _WHY = {
     "distinct_on": "DISTINCT ON picks rows by the order of all units; use GROUP BY",
-    "windows": "a window reads the rows of several units",
     "sample": "a sample is not the same each time; noise already protects the rows",
     "laterals": "LATERAL is not read; write a subquery with a join",
     "pivots": "PIVOT is not read; write aggregates with FILTER (WHERE ...)",
@@ -101,7 +100,7 @@ def conjuncts(node: exp.Expr | None) -> list[exp.Expr]:
 
 def plain(select: exp.Select) -> bool:
     """Whether a SELECT only joins, filters and works out columns, row by row."""
-    words = ("with_", "group", "having", "order", "limit", "distinct", "qualify", "windows", "sample", "offset")
+    words = ("with_", "group", "having", "order", "limit", "distinct", "qualify", "sample", "offset")
     if any(select.args.get(word) for word in words):
         return False
     return not any(has_aggregate(item) for item in select.expressions)

@@ -88,7 +88,7 @@ class _Top:
     def compiled(self) -> Top:
         """All of it."""
         compiler, select = self._compiler, self._select
-        for word in ("distinct", "qualify", "windows", "sample", "offset"):
+        for word in ("distinct", "qualify", "sample", "offset"):
             if select.args.get(word):
                 refuse(
                     select, f"has {word.upper()} beside the aggregates of joined tables; GROUP BY gives each group once"
