@@ -1,11 +1,12 @@
 """From a SELECT that aggregates rows of people and works on the aggregates too, to that work and a SELECT that aggregates alone."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import final
 
 from sqlglot import exp
 
+from duckdb_dp.errors import DPError, brief
 from duckdb_dp.sql.above.kinds import aggregated, group_keys
 from duckdb_dp.sql.clamped_sums import column_name, has_aggregates
 
@@ -118,6 +119,7 @@ class _Lift:
         keys = {key.sql("duckdb"): key for key in group_keys(query)}
         names = [self._name(item) for item in items]
         lifted = {id(item) for item in items if _beyond(item) or _listed(item)}
+        aliases = set[str]()
         for _ in items:  # what uses the alias of one that is lifted, and so on
             aliases = {item.alias.lower() for item in items if id(item) in lifted and item.alias} - {*keys}
             uses = [item for item in items if {column.name.lower() for column in item.find_all(exp.Column)} & aliases]
@@ -132,7 +134,8 @@ class _Lift:
         moved = {word: query.args.get(word) for word in _MOVED}
         having = query.args.get("having")
         bare = not any(map(has_aggregates, items))
-        if having is not None and (self.having or bare or _beyond(having)):
+        if having is not None and (self.having or bare or _beyond(having) or _names(having, aliases)):
+            _check_no_window(having, items)
             query.set("having", None)
             moved["where"] = exp.Where(this=having.this)
         for word, value in moved.items():
@@ -228,3 +231,20 @@ def _members(node: exp.Expr, change: Callable[[exp.Expr], exp.Expr]) -> exp.Expr
     if isinstance(node, exp.Paren):
         return exp.Paren(this=_members(node.this, change))
     return change(node)
+
+
+def _names(node: exp.Expr, aliases: Collection[str]) -> bool:
+    """Whether an expression has one of these names in it."""
+    return any(not column.table and column.name.lower() in aliases for column in node.find_all(exp.Column))
+
+
+def _check_no_window(having: exp.Expr, items: Sequence[exp.Expr]) -> None:
+    """Refuse a window function in HAVING, also under its alias, which SQL does not have.
+
+    Raises:
+        DPError: there is one.
+    """
+    windows = {item.alias.lower() for item in items if item.alias and item.find(exp.Window)}
+    if having.find(exp.Window) or _names(having, windows):
+        text = brief(having.sql("duckdb").strip())
+        raise DPError(f"{text} reads a window function, which HAVING comes before; write QUALIFY in its place.")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, final
 from sqlglot import exp, parse_one
 
 from duckdb_dp.errors import DPError, brief
+from duckdb_dp.sql.no_numbers import as_number
 from duckdb_dp.sql.owned import fan_out, names
 from duckdb_dp.sql.owned.equal_values import extreme, shown
 from duckdb_dp.sql.owned.joins import Settling
@@ -264,7 +265,7 @@ class _Groups:
         if kind(found) in _EXACT and name in ("sum", "avg"):
             return filtered(type(inner)(this=taken))
         if kind(found) not in {*_EXACT, *WIDE, "double", "BOOLEAN"} and not found.startswith("DECIMAL"):
-            refuse(inner, f"is of {found}, and only numbers have a sum or an average; write TRY_CAST(... AS DOUBLE)")
+            refuse(inner, f"is of {found}, and only numbers have a sum, an average or a median; take {as_number(value.sql('duckdb'), found)}")
         number = parse_one(_FINITE.replace("(x ", f"({taken.name} "), dialect="duckdb")
         listed = exp.func("list_sort", filtered(exp.Anonymous(this="list", expressions=[number])))
         return exp.Anonymous(this="list_aggregate", expressions=[listed, exp.Literal.string(name)])
