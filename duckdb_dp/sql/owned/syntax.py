@@ -45,9 +45,7 @@ _READ: dict[type[exp.Expr], set[str]] = {
 """The parts of each node that the compiler reads."""
 
 _WHY = {
-    "distinct_on": "DISTINCT ON picks rows by the order of all units; use GROUP BY",
     "sample": "a sample is not the same each time; noise already protects the rows",
-    "laterals": "LATERAL is not read; write a subquery with a join",
     "pivots": "PIVOT is not read; write aggregates with FILTER (WHERE ...)",
     "offset": "OFFSET inside depends on the rows of all units; cut the result",
     "recursive": "WITH RECURSIVE is not read",
@@ -70,8 +68,6 @@ def check(node: exp.Expr) -> None:
     if known is None:
         refuse(node, "is not read here; write tables, joins and subqueries")
     extra = {name.rstrip("_") for name, value in node.args.items() if value} - {name.rstrip("_") for name in known}
-    if isinstance(node, exp.Distinct) and extra:
-        extra = {"distinct_on"}
     for name in sorted(extra):
         refuse(node, f"has a part that is not read: {_WHY.get(name, name.upper())}")
 

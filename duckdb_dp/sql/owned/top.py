@@ -290,6 +290,7 @@ class _Top:
                     self._listed |= {} if known is None else {value.sql("duckdb"): known}
                 continue
             found = condition_values.known(value, self._compiler.totals.type, self._attribute, shown, self._conditions)
+            found = found or public_groups.told(self._compiler, value, shown, self._attribute, self._conditions)
             if found is not None:
                 self._listed[value.sql("duckdb")] = found
             elif self._finds:
