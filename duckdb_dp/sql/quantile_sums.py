@@ -13,8 +13,8 @@ from duckdb_dp.domain.public_cells import between, in_order, on_line
 from duckdb_dp.domain.types import ColumnType, Moment, Scalar, Whole
 from duckdb_dp.errors import DPError, brief
 from duckdb_dp.grouped_sums import Sum
-from duckdb_dp.sql.same_conditions import form
 from duckdb_dp.sql.no_numbers import instead
+from duckdb_dp.sql.same_conditions import form
 
 _NODES = (exp.Median, exp.PercentileCont, exp.PercentileDisc, exp.Quantile, exp.ApproxQuantile)
 

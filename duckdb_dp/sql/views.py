@@ -65,7 +65,9 @@ def qualified(session: Session, text: object, place: Place) -> tuple[str, list[D
             f"query is {as_sql(text)}; write one SELECT as text, e.g. 'SELECT * FROM visits JOIN clinics USING (id)'."
         )
     (query,) = statements
-    if query.find(exp.Window) is not None and (why := refused(str(text))) is not None:  # names of windows that there are not
+    if (
+        query.find(exp.Window) is not None and (why := refused(str(text))) is not None
+    ):  # names of windows that there are not
         raise DPError(f"{brief(str(text))} does not parse: {why}.")
     written_out(query)
     found: list[Dataset] = []

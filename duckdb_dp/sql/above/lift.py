@@ -1,13 +1,13 @@
 """From a SELECT that aggregates rows of people and works on the aggregates too, to that work and a SELECT that aggregates alone."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import final
 
 from sqlglot import exp
 
 from duckdb_dp.errors import DPError, brief
-from duckdb_dp.sql.above.kinds import aggregated, group_keys
+from duckdb_dp.sql.above.kinds import aggregated, group_keys, sources
 from duckdb_dp.sql.clamped_sums import column_name, has_aggregates
 
 _MOVED = ("qualify", "distinct", "order", "limit", "offset")
@@ -203,6 +203,8 @@ class _Lift:
             return self._column(name)
         if isinstance(node, exp.Query):
             return node.copy()
+        if isinstance(node, exp.Column) and (key := self._other_spelling(node, keys.values())) is not None:
+            return self._read(key, keys)
         found = node.copy()
         for word, value in list(found.args.items()):
             if isinstance(value, exp.Expr):
@@ -212,6 +214,23 @@ class _Lift:
                     word, [self._read(one, keys) if isinstance(one, exp.Expr) else one for one in node.args[word]]
                 )
         return found
+
+    def _other_spelling(self, column: exp.Column, keys: Iterable[exp.Expr]) -> exp.Expr | None:
+        """The key that a column is by another spelling, as t.sex is where sex is grouped by; None of others.
+
+        Raises:
+            DPError: of several tables it may be the column of another one.
+        """
+        alike = [key for key in keys if isinstance(key, exp.Column) and key.name.lower() == column.name.lower()]
+        alias = not column.table and any(item.alias.lower() == column.name.lower() for item in self.query.expressions)
+        if len(alike) != 1 or bool(column.table) == bool(alike[0].table) or alias:
+            return None
+        if len(list(sources(self.query))) == 1:
+            return alike[0]
+        written = alike[0].sql("duckdb")
+        raise DPError(
+            f"{column.sql('duckdb')} stands as {written} in GROUP BY, and both are to be alike; write {written}."
+        )
 
     def _whole(self, node: exp.Expr) -> bool:
         """Whether a node is an aggregate over rows, with what belongs to it."""

@@ -124,8 +124,7 @@ def _values(value: exp.Expr, type_: str, conditions: Sequence[exp.Expr]) -> Sequ
         if isinstance(find(type_), Whole):  # and no whole number is equal to 2.5
             asked = [one for one in asked if (number := _number(one)) is None or number.denominator == 1]
         found = [
-            literal(one) if (number := _number(one)) is None or number.denominator > 1 else int(number)
-            for one in asked
+            literal(one) if (number := _number(one)) is None or number.denominator > 1 else int(number) for one in asked
         ]
         text_of_number = type_ != "VARCHAR" and any(isinstance(one, str) for one in found)
         if None in found or text_of_number or type_ in _DATED or type_.startswith("DECIMAL"):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from duckdb_dp.sql.owned.syntax import conjuncts
+from duckdb_dp.sql.owned.syntax import conjuncts, has_aggregate
 
 MOST = 400
 """Most characters of a proposal, which is to be run as it is."""
@@ -50,6 +50,9 @@ def of_each(select: exp.Expr, alias: str, side: str = "") -> str:
     inner.set("where", exp.Where(this=exp.and_(*where)) if where else None)
     if limit is None or not isinstance(limit.expression, exp.Literal) or not limit.expression.is_int:
         inner.set("expressions", [one.copy() for one in listed])
+        if any(map(has_aggregate, select.expressions)):
+            inner.set("group", exp.Group(expressions=[one.copy() for one in keys]))
+            side = "LEFT"  # the value of no rows is a row too
     else:
         inner = _ranked(inner, listed, keys, order, int(limit.expression.name))
     on = " AND ".join(f"{alias}.{own.this.sql('duckdb')} = {other.sql('duckdb')}" for own, other in pairs)

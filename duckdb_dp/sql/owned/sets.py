@@ -55,7 +55,8 @@ def cut(relation: Relation, select: exp.Select) -> Relation:
     if select.args.get("limit"):
         refuse(
             select,
-            f"has a LIMIT inside, which picks rows by those of all units; cut the result instead, or take the first ones of each unit: {FIRST}",
+            "has a LIMIT inside, which picks rows by those of all units; cut the result instead, or take the first ones of each unit: "
+            f"{FIRST}",
         )
     if select.args.get("order"):
         refuse(select, "has an ORDER BY inside, where rows have no order; sort the result instead")

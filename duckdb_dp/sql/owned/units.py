@@ -271,7 +271,10 @@ class _Groups:
         if kind(found) in _EXACT and name in ("sum", "avg"):
             return filtered(type(inner)(this=taken))
         if kind(found) not in {*_EXACT, *WIDE, "double", "BOOLEAN"} and not found.startswith("DECIMAL"):
-            refuse(inner, f"is of {found}, and only numbers have a sum, an average or a median; take {as_number(value.sql('duckdb'), found)}")
+            refuse(
+                inner,
+                f"is of {found}, and only numbers have a sum, an average or a median; take {as_number(value.sql('duckdb'), found)}",
+            )
         number = parse_one(_FINITE.replace("(x ", f"({taken.name} "), dialect="duckdb")
         listed = exp.func("list_sort", filtered(exp.Anonymous(this="list", expressions=[number])))
         return exp.Anonymous(this="list_aggregate", expressions=[listed, exp.Literal.string(name)])
