@@ -19,7 +19,7 @@ INSERT INTO visits SELECT i, i * 7 % 200, a, a + INTERVAL 1 MINUTE * (i * 11 % 5
     INTERVAL 1 MINUTE * (i % 70), i % 11, ['flu', 'leg', 'eye'][1 + i % 3]
 FROM (SELECT i, TIMESTAMP '2024-01-01 08:00' + INTERVAL 1 MINUTE * (i * 613 % 90000) AS a FROM range(800) t(i));
 CREATE TABLE orders (order_id INTEGER PRIMARY KEY, person INTEGER NOT NULL REFERENCES users (id), price INTEGER);
-INSERT INTO orders SELECT i, i * 3 % 150, i % 40 FROM range(400) t(i);
+INSERT INTO orders SELECT i, i * 7 % 150, i % 40 FROM range(400) t(i);
 """
 PROTECTED = """
 CALL dp_protect(['users', 'visits', 'orders'], unit := 'users.id', max_rows := {{'visits': 4, 'orders': 4}}, epsilon := 1e7, delta := 1e-9{more});

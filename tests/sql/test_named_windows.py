@@ -85,9 +85,13 @@ def test_names_that_windows_do_not_have(visits: Loaded, call: str, over: str, wo
 
 
 def test_a_view_may_have_named_windows(visits: Loaded) -> None:
-    asked = "SELECT person, reason FROM visits WINDOW w AS (PARTITION BY person ORDER BY a) QUALIFY row_number() OVER w = 1"
+    asked = (
+        "SELECT person, reason FROM visits WINDOW w AS (PARTITION BY person ORDER BY a) QUALIFY row_number() OVER w = 1"
+    )
     visits("CALL dp_view('firsts', ?)", [asked])
-    ((found,),) = visits("SELECT n FROM dp_sql('SELECT count(*) AS n FROM firsts WHERE reason = ''flu''', epsilon := 1e4)")
+    ((found,),) = visits(
+        "SELECT n FROM dp_sql('SELECT count(*) AS n FROM firsts WHERE reason = ''flu''', epsilon := 1e4)"
+    )
     assert round(found) == visits(f"SELECT count(*) FROM ({asked}) WHERE reason = 'flu'")[0][0]
 
 
