@@ -71,3 +71,18 @@ def test_a_single_value_that_is_the_first(visits: Loaded) -> None:
 def test_where_the_statement_does_not_say_how_it_goes_on(visits: Loaded, inside: str) -> None:
     line = visits.refused("FROM dp_sql(?, epsilon := 1)", [f"SELECT count(*) FROM ({inside}) WHERE reason = 'flu'"])
     assert "QUALIFY row_number() OVER (PARTITION BY the unit's key ORDER BY ...) = 1" in line
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "(SELECT * FROM users) JOIN (SELECT person, x FROM visits) ON person = id",
+        "users u JOIN (SELECT v.person, x FROM visits v WHERE EXISTS (SELECT 1 FROM orders u WHERE u.person = v.person)) f ON f.person = u.id",
+        "users JOIN (SELECT users.id AS who, x FROM users JOIN visits ON person = id) f ON f.who = users.id",
+        "users u JOIN (WITH u AS (SELECT person, x FROM visits) SELECT u.person, u.x FROM u) f ON f.person = u.id",
+        "users u JOIN (SELECT u.person, sum(x) AS x FROM visits u GROUP BY u.person) f ON f.person = u.id",
+    ],
+)
+def test_a_subquery_that_reads_its_own_tables_is_no_lateral_one(visits: Loaded, source: str) -> None:
+    asked = f"SELECT sex, count(*) AS n FROM {source} WHERE x > 3 GROUP BY sex"
+    assert [(sex, round(n)) for sex, n in answers(visits, asked)] == sorted(visits(asked))

@@ -68,8 +68,9 @@ def reads_around(select: exp.Expr, around: Sequence[str]) -> bool:
     """
     if not isinstance(select, exp.Select):
         return False
-    own = _aliases(select)
-    return any(c.table.lower() in around and c.table.lower() not in own for c in select.find_all(exp.Column))
+    own = {one.alias_or_name.lower() for one in select.find_all(exp.Table, exp.Subquery)}
+    read = {column.table.lower() for column in select.find_all(exp.Column)} - own - {""}
+    return not read.isdisjoint(around)
 
 
 def _ranked(
