@@ -171,3 +171,25 @@ def test_a_text_of_numbers_has_an_average_however_it_is_declared(visits: Loaded)
         assert 'TRY_CAST("t" AS DOUBLE)' in visits.refused("FROM dp_sql('SELECT avg(t) AS s FROM texts', epsilon := 1)")
         assert answers(visits, "SELECT avg(TRY_CAST(t AS DOUBLE)) AS s FROM texts")[0][0] == pytest.approx(3, rel=0.01)
     visits("DROP TABLE texts")
+
+
+@pytest.mark.parametrize(
+    ("asked", "says", "instead"),
+    [
+        (
+            "count(*) FILTER (WHERE a < current_date)",
+            "such as DATE '2025-01-01'",
+            "count(*) FILTER (WHERE a < DATE '2024-02-01')",
+        ),
+        ("avg(epoch(age(b, a)))", "epoch(b - a)", "avg(epoch(b - a))"),
+    ],
+)
+def test_functions_that_are_no_function_of_a_row(visits: Loaded, asked: str, says: str, instead: str) -> None:
+    assert says in visits.refused("FROM dp_sql(?, epsilon := 1)", [f"SELECT {asked} AS s FROM visits"])
+    text = f"SELECT {instead} AS s FROM visits"
+    assert answers(visits, text)[0][0] == pytest.approx(visits(text)[0][0], rel=0.01)
+
+
+def test_not_in_a_key_that_is_never_null(visits: Loaded) -> None:
+    asked = "SELECT count(*) AS n FROM users WHERE id NOT IN (SELECT person FROM orders)"
+    assert round(answers(visits, asked)[0][0]) == visits(asked)[0][0]
