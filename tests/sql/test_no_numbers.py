@@ -193,3 +193,16 @@ def test_functions_that_are_no_function_of_a_row(visits: Loaded, asked: str, say
 def test_not_in_a_key_that_is_never_null(visits: Loaded) -> None:
     asked = "SELECT count(*) AS n FROM users WHERE id NOT IN (SELECT person FROM orders)"
     assert round(answers(visits, asked)[0][0]) == visits(asked)[0][0]
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["(SELECT person, max(iv) AS d FROM visits GROUP BY person)", "(SELECT DISTINCT person, iv AS d FROM visits)"],
+)
+def test_groups_of_an_interval(visits: Loaded, source: str) -> None:
+    line = visits.refused("FROM dp_sql(?, epsilon := 1)", [f"SELECT d, count(*) AS n FROM {source} GROUP BY d"])
+    key = '(epoch("d") / 3600)::INTEGER AS hours'
+    assert f"{key}, and WHERE hours BETWEEN 0 AND 24" in line
+    asked = f"SELECT {key}, count(*) AS n FROM {source} WHERE hours BETWEEN 0 AND 24 GROUP BY hours"
+    found = {hours: round(n) for hours, n in answers(visits, asked) if round(n)}
+    assert found == dict(visits(asked))
