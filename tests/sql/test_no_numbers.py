@@ -197,7 +197,7 @@ def test_not_in_a_key_that_is_never_null(visits: Loaded) -> None:
 
 @pytest.mark.parametrize(
     "source",
-    ["(SELECT person, max(iv) AS d FROM visits GROUP BY person)", "(SELECT DISTINCT person, iv AS d FROM visits)"],
+    ["(SELECT person, max(iv) AS d FROM visits GROUP BY person)", "(SELECT DISTINCT person, b - a AS d FROM visits)"],
 )
 def test_groups_of_an_interval(visits: Loaded, source: str) -> None:
     line = visits.refused("FROM dp_sql(?, epsilon := 1)", [f"SELECT d, count(*) AS n FROM {source} GROUP BY d"])
