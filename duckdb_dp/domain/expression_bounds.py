@@ -221,13 +221,7 @@ def _declared(node: exp.Column, known: _Known) -> Bounds:
         )
     found = numeric_bounds(attribute)
     if found is None:
-        name = identifier(node.name)
-        ask = (
-            f"median({name}), or count days: {name} - DATE '2025-01-01'"
-            if attribute.type == "DATE"
-            else "count(*) and GROUP BY it"
-        )
-        raise DPError(f"{as_sql(node.name)} is {attribute.type}, and only numbers have a sum or an average; ask {ask}.")
+        raise Unbounded(f"{as_sql(node.name)} is {attribute.type}, and only numbers have a sum or an average.")
     if not (math.isfinite(low) and math.isfinite(high)):  # an interval that is written is meant, beyond the domain too
         if low > found[1] or high < found[0]:
             name = identifier(node.name)

@@ -157,8 +157,8 @@ _NAMED_UNITS = {"date_part", "datepart", "date_sub", "datesub", "datediff", "dat
 
 _ADVICE = {
     "now current_date current_timestamp current_time localtimestamp localtime today get_current_timestamp transaction_timestamp": ""
-    "for the time of today write a literal",
-    "age": "for an age in whole years write date_sub('year', born, DATE '2025-01-01')",
+    "for the time of today write a literal, such as DATE '2025-01-01'",
+    "age": "for an age in whole years write date_sub('year', born, DATE '2025-01-01'), and for seconds between moments epoch(b - a)",
     "levenshtein editdist3 damerau_levenshtein jaro_similarity jaro_winkler_similarity hamming mismatches": ""
     "it takes a time that a row decides; compare with LIKE, or with the first letters: left(x, 3) = 'abc'",
     "width_bucket equi_width_bins": "for bins write floor(x / 10) * 10",

@@ -28,7 +28,7 @@ from duckdb_dp.sql.group_labels import Keys, grouped
 from duckdb_dp.sql.grouping_sets import both, grouping_sets, of_found
 from duckdb_dp.sql.never_null import no_columns, told
 from duckdb_dp.sql.noisy_expressions import POSITIVE, ROOT, check_aliases, in_domain, product, spelled_out, unwrap
-from duckdb_dp.sql.other_aggregates import unknown_aggregate
+from duckdb_dp.sql.other_aggregates import check_end, unknown_aggregate
 from duckdb_dp.sql.quantile_sums import Quantiles, usual
 from duckdb_dp.sql.same_conditions import form, in_form, in_one_form
 from duckdb_dp.sql.total_conditions import worked_out
@@ -139,7 +139,9 @@ class _Compiler:
         self._aggregates = ClampedSums(
             self._row, self._condition, self._marker, self._unit, self._declared, quantiles.sum, *self._known
         )
-        nodes = (node for node in self._select.walk() if is_aggregate(node) and not isinstance(node.parent, exp.Filter))
+        nodes = [node for node in self._select.walk() if is_aggregate(node) and not isinstance(node.parent, exp.Filter)]
+        for node in nodes:
+            check_end(node, lambda one: self._type_of(self._row(one).sql("duckdb")))
         self._aggregates.prepare(nodes, condition)
         labels: list[tuple[str, int]] = []
         outputs: list[Output] = []

@@ -280,7 +280,7 @@ def _compared(session: Session, dataset: Dataset, selects: Sequence["exp.Select"
 def _advised(error: DPError, select: "exp.Select", columns: Mapping[str, str], dataset: Dataset) -> DPError:
     """An error of a SELECT; of an expression of an undeclared moment that it groups by, with what a condition can say instead."""
     from duckdb_dp.sql.above.kinds import group_keys  # for import time: it brings sqlglot
-    from duckdb_dp.sql.typed import ZONED
+    from duckdb_dp.sql.no_numbers import ZONED
 
     if not isinstance(error, UnknownAttribute):
         return error

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from sqlglot import exp
 
-_WORDS = ("with_", "group", "having", "order", "limit", "distinct", "qualify", "windows", "sample", "offset")
+_WORDS = ("with_", "group", "having", "order", "limit", "distinct", "qualify", "sample", "offset")
 
 
 MOST = 64

@@ -1,8 +1,12 @@
 """Aggregates that one row can change without a bound, and what to ask in their place."""
 
+from collections.abc import Callable
+
 from sqlglot import exp
 
-from duckdb_dp.errors import brief, meant
+from duckdb_dp.errors import DPError, brief, meant
+from duckdb_dp.sql.no_numbers import INTERVAL, ZONED, ordered
+from duckdb_dp.sql.no_numbers import instead as instead_of
 
 _ENDS: dict[type[exp.Expr], str] = {exp.Max: "0.99", exp.Min: "0.01"}
 """The quantile to ask instead of an aggregate that one row can change without a bound."""
@@ -28,11 +32,28 @@ _ADVICE = {
 """What to ask instead of aggregates that one row can change without a bound, by their names."""
 
 
+def check_end(node: exp.Expr, type_of: Callable[[exp.Expr], str]) -> None:
+    """Refuse max and min, with what to ask of values of that type.
+
+    Args:
+        node: an aggregate.
+        type_of: the types of what aggregates take.
+
+    Raises:
+        DPError: it is one of them.
+    """
+    inner = node.this if isinstance(node, exp.Filter) else node
+    if type(inner) not in _ENDS or not isinstance(inner.this, exp.Expr) or isinstance(inner.this, exp.Distinct):
+        return
+    type_, text, share = type_of(inner.this), brief(inner.this.sql("duckdb")), _ENDS[type(inner)]
+    taken = {INTERVAL: f"epoch({text})", ZONED: f"{text} AT TIME ZONE 'UTC'"}.get(type_, text)
+    asked = f"ask a quantile: quantile_cont({taken}, {share})"
+    advice = asked if ordered(type_) or taken != text else instead_of(text, type_)
+    raise DPError(f"one row can change {brief(inner.sql('duckdb'))} without a bound; {advice}.")
+
+
 def instead(node: exp.Expr) -> str:
     """What to ask instead of such an aggregate."""
-    if type(node) in _ENDS:
-        asked = f"quantile_cont({brief(node.this.sql('duckdb'))}, {_ENDS[type(node)]})"
-        return f"ask a quantile: {asked}; of a text ask count(*) with GROUP BY it"
     name = node.sql_name().lower() if isinstance(node, exp.AggFunc) else node.name.lower()
     return next((advice for names, advice in _ADVICE.items() if name in names.split()), "ask count, sum, avg or median")
 

@@ -13,6 +13,7 @@ from duckdb_dp.errors import DPError, as_sql, brief, first_line, identifier
 from duckdb_dp.sql.compared_rows import by_fields
 from duckdb_dp.sql.constants import worth
 from duckdb_dp.sql.inlined import in_place
+from duckdb_dp.sql.named_windows import written_out
 from duckdb_dp.sql.typed import alone
 
 _PLACES = ("line", "col", "start", "end")
@@ -36,6 +37,7 @@ def statements_of(text: str) -> tuple[exp.Expr, ...]:
     _check_parsed(text, found)
     for statement in found:
         _joins_of_select(statement)
+        written_out(statement)
         by_fields(statement)
         in_place(statement)
         _plainly(statement)
@@ -115,7 +117,7 @@ def _check_parsed(text: str, found: tuple[exp.Expr, ...]) -> None:
         raise DPError(f"{brief(text)} has INTO; write CREATE TABLE ... AS FROM dp_sql(...) around it.")
     if any(not any(group.args.values()) for statement in found for group in statement.find_all(exp.Group)):
         raise DPError(f"{brief(text)} does not parse: GROUP BY has nothing behind it.")
-    if (why := _refused(text)) is not None:
+    if (why := refused(text)) is not None:
         raise DPError(f"{brief(text)} does not parse: {why}.") from None
     for select in (select for statement in found for select in statement.find_all(exp.Select)):
         _check_groups(select)
@@ -148,7 +150,7 @@ def _check_groups(select: exp.Select) -> None:
             )
 
 
-def _refused(text: str) -> str | None:
+def refused(text: str) -> str | None:
     """What DuckDB's parser says of a text; None where it parses it."""
     with alone() as connection:
         try:
@@ -186,7 +188,7 @@ def _select_of(text: str) -> exp.Select:
         statements = statements_of(text)
     except SqlglotError as error:
         first = re.match(r"\s*(\w+)", text)
-        if first is not None and (why := _refused(text)) == f'syntax error at or near "{first[1]}"':
+        if first is not None and (why := refused(text)) == f'syntax error at or near "{first[1]}"':
             raise DPError(f"{brief(text)} does not parse: {why}.") from None
         raise DPError(f"{brief(text)} does not parse: {why_not_parsed(error)}") from None
     if len(statements) != 1 or not isinstance(statements[0], exp.Select):

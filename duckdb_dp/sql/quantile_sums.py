@@ -13,8 +13,8 @@ from duckdb_dp.domain.public_cells import between, in_order, on_line
 from duckdb_dp.domain.types import ColumnType, Moment, Scalar, Whole
 from duckdb_dp.errors import DPError, brief
 from duckdb_dp.grouped_sums import Sum
+from duckdb_dp.sql.no_numbers import instead
 from duckdb_dp.sql.same_conditions import form
-from duckdb_dp.sql.typed import HOURS
 
 _NODES = (exp.Median, exp.PercentileCont, exp.PercentileDisc, exp.Quantile, exp.ApproxQuantile)
 
@@ -125,8 +125,8 @@ class Quantiles:
         dtype = types.find(type_)
         if dtype is None or not dtype.ordered:
             raise DPError(
-                f"{brief(node.sql('duckdb'))}: {brief(text)} is {type_}, which has no order; quantiles are of numbers, dates and times"
-                f"{f': {HOURS}' if type_ == 'INTERVAL' else ''}."
+                f"{brief(node.sql('duckdb'))}: {brief(text)} is {type_}, which has no order; quantiles are of numbers, dates and times: "
+                f"{instead(text, type_)}."
             )
         found = dtype.name if type(node) in (exp.PercentileDisc, exp.Quantile) else _continuous(dtype)
         cells = replace(self._cells(value, dtype, conditions), name="value")

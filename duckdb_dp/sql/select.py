@@ -25,7 +25,6 @@ _UNSUPPORTED = {
     "limit": "LIMIT; cut the result: FROM dp_sql(...) LIMIT ...",
     "offset": "OFFSET; cut the result",
     "distinct": "DISTINCT; GROUP BY gives each group once",
-    "windows": "a window; work on the result",
     "qualify": "QUALIFY; work on the result",
     "with": "a WITH clause, which is not read; name the protected table in FROM, or protect a view instead",
     "sample": "a sample; noise already protects the rows",

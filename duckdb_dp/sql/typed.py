@@ -13,6 +13,7 @@ from duckdb_dp.domain import types
 from duckdb_dp.errors import DPError, brief, first_line, identifier
 from duckdb_dp.grouped_sums import GroupedSums, Sum
 from duckdb_dp.outputs import Output, Piece
+from duckdb_dp.sql.no_numbers import INTERVAL, ZONED, instead, numeric
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -22,8 +23,6 @@ Pieces = tuple[Piece, ...]
 MOST_KNOWN = 4096
 _KNOWN: dict[tuple[str, str], str] = {}
 """Types of expressions over an empty row, by their texts, which depend on nothing else."""
-
-ZONED = "TIMESTAMP WITH TIME ZONE"
 
 FEW = 8
 """Up to so many new expressions are asked about one by one: each has all columns beside it, and takes time for them."""
@@ -62,7 +61,8 @@ def nulls(columns: Mapping[str, str]) -> str:
 
 def _empty(columns: Mapping[str, str]) -> str:
     """The same; columns whose values are not read (``zones``) are of any type."""
-    return nulls({name: type_ if types.find(type_) or type_ == ZONED else "BLOB" for name, type_ in columns.items()})
+    read = (ZONED, INTERVAL)
+    return nulls({name: type_ if types.find(type_) or type_ in read else "BLOB" for name, type_ in columns.items()})
 
 
 def _type_of(connection: duckdb.DuckDBPyConnection, text: str, table: str, shown: str) -> str:
@@ -132,9 +132,9 @@ def typed(
                 type_of(f"CAST(({text}) AS BOOLEAN)", rows, text)
         for one in sums:
             found = type_of(one.value, rows, one.value) if one.value else "BOOLEAN"
-            if found != "BOOLEAN" and not _numeric(found) and one.kind not in ("quantile", "values"):
+            if found != "BOOLEAN" and not numeric(found) and one.kind not in ("quantile", "values"):
                 raise DPError(
-                    f"{brief(one.value)} is {found}, and only numbers have a sum or an average{_instead(one.value, found)}."
+                    f"{brief(one.value)} is {found}, and only numbers have a sum or an average; {instead(one.value, found)}."
                 )
         labels = [f"({text}) AS g{i}, NULL::BOOLEAN AS o{i}" for i, text in enumerate(keys)]
         numbers = [f"NULL::{one.number} AS a{i}" for i, one in enumerate(sums)]
@@ -155,7 +155,7 @@ def typed(
         found_types = [type_of(text, above, output.name) for text, output in zip(shown, outputs, strict=True)]
         return tuple(
             replace(
-                output, numeric=output.noisy and output.numeric and _numeric(type_) and not moments & {*output.pieces}
+                output, numeric=output.noisy and output.numeric and numeric(type_) and not moments & {*output.pieces}
             )
             for output, type_ in zip(outputs, found_types, strict=True)
         )
@@ -286,24 +286,6 @@ def output_types(part: GroupedSums, parts: Sequence[GroupedSums]) -> list[str]:
         shown = [_text(out.pieces).join(out.outer) for out in part.outputs]
         _learn_all(connection, shown, above)
         return [_type_of(connection, text, above, out.name) for text, out in zip(shown, part.outputs, strict=True)]
-
-
-HOURS = "take the number of its hours: date_diff('hour', a, b) for b - a, or of its seconds: epoch(b) - epoch(a)"
-"""What to ask instead of an INTERVAL."""
-
-
-def _instead(value: str, type_: str) -> str:
-    """What to ask of values that have no average."""
-    if type_ == "VARCHAR":
-        return f"; where it holds numbers, take TRY_CAST({brief(value)} AS DOUBLE)"
-    if type_ == "DATE" or type_.startswith("TIME"):
-        return f"; ask median({brief(value)})"
-    return f"; {HOURS}" if type_ == "INTERVAL" else ""
-
-
-def _numeric(type_: str) -> bool:
-    found = types.find(type_)
-    return found is not None and found.numeric
 
 
 def _text(pieces: Pieces) -> str:

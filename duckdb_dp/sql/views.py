@@ -53,6 +53,8 @@ def qualified(session: Session, text: object, place: Place) -> tuple[str, list[D
     from sqlglot.errors import SqlglotError
 
     from duckdb_dp.domain.not_parsed import why_not_parsed
+    from duckdb_dp.sql.named_windows import written_out
+    from duckdb_dp.sql.parsed import refused
 
     try:
         statements = [one for one in parse(text, dialect="duckdb") if one is not None] if isinstance(text, str) else []
@@ -63,6 +65,11 @@ def qualified(session: Session, text: object, place: Place) -> tuple[str, list[D
             f"query is {as_sql(text)}; write one SELECT as text, e.g. 'SELECT * FROM visits JOIN clinics USING (id)'."
         )
     (query,) = statements
+    if (
+        query.find(exp.Window) is not None and (why := refused(str(text))) is not None
+    ):  # names of windows that there are not
+        raise DPError(f"{brief(str(text))} does not parse: {why}.")
+    written_out(query)
     found: list[Dataset] = []
     for table in list(query.find_all(exp.Table)):
         if isinstance(table.this, exp.Identifier) and not (len(table.parts) == 1 and _of_with(table)):

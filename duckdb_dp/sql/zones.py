@@ -1,7 +1,8 @@
 """Columns of types of which no values are answered: moments with a time zone, and all others that have no entry.
 
 What is worked out of a moment with a time zone depends on the session's own zone, which a stored answer cannot know. So it is read as
-``x AT TIME ZONE 'Europe/Paris'``, which is a TIMESTAMP whatever the session says. Of any type, x IS NULL and count(x) are known.
+``x AT TIME ZONE 'Europe/Paris'``, which is a TIMESTAMP whatever the session says. Of an INTERVAL its seconds are read, epoch(x), which are
+a number. Of any type, x IS NULL and count(x) are known.
 """
 
 from collections.abc import Callable
@@ -11,7 +12,8 @@ from sqlglot import exp
 
 from duckdb_dp.domain import types
 from duckdb_dp.errors import DPError, as_sql, identifier
-from duckdb_dp.sql.typed import ZONED, alone
+from duckdb_dp.sql.no_numbers import INTERVAL, ZONED, instead
+from duckdb_dp.sql.typed import alone
 
 TypeOf = Callable[[exp.Column], str]
 
@@ -33,8 +35,12 @@ def check(node: exp.Expr, type_of: TypeOf) -> None:
     check_zoned(node, type_of)
     for column in node.find_all(exp.Column):
         type_, name = type_of(column), identifier(column.name)
-        if type_ != ZONED and types.find(type_) is None and not _is_null(column):
+        if type_ == ZONED or types.find(type_) is not None or _is_null(column):
+            continue
+        if type_ != INTERVAL:
             raise DPError(types.refusal(type_, name) + f"; or ask count({name}), or {name} IS NULL.")
+        if not isinstance(_around(column), exp.TimeToUnix):
+            raise DPError(f"{name} is INTERVAL, which is no number; {instead(name, type_)}.")
 
 
 def check_zoned(node: exp.Expr, type_of: TypeOf, name_of: TypeOf = lambda column: identifier(column.name)) -> bool:
@@ -109,7 +115,13 @@ def check_name(zone: str) -> None:
 
 def _is_null(column: exp.Column) -> bool:
     """Whether an expression asks no more of a column than whether it is NULL."""
+    around = _around(column)
+    return isinstance(around, exp.Is) and isinstance(around.expression, exp.Null)
+
+
+def _around(column: exp.Column) -> exp.Expr | None:
+    """What a column is a part of, but for parentheses."""
     around = column.parent
     while isinstance(around, exp.Paren):
         around = around.parent
-    return isinstance(around, exp.Is) and isinstance(around.expression, exp.Null)
+    return around

@@ -105,6 +105,7 @@ PARSERS = {
         "compared_rows",
         "kept_parts",
         "inlined",
+        "named_windows",
         "column_order",
         "picked",
         "compared_labels",

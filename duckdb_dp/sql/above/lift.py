@@ -1,15 +1,16 @@
 """From a SELECT that aggregates rows of people and works on the aggregates too, to that work and a SELECT that aggregates alone."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import final
 
 from sqlglot import exp
 
-from duckdb_dp.sql.above.kinds import aggregated, group_keys
+from duckdb_dp.errors import DPError, brief
+from duckdb_dp.sql.above.kinds import aggregated, group_keys, sources
 from duckdb_dp.sql.clamped_sums import column_name, has_aggregates
 
-_MOVED = ("qualify", "distinct", "order", "limit", "offset", "windows")
+_MOVED = ("qualify", "distinct", "order", "limit", "offset")
 """What is worked out after the aggregates and moves above them, all of it or nothing."""
 
 _INSIDE = (exp.Filter, exp.WithinGroup)
@@ -18,7 +19,7 @@ _INSIDE = (exp.Filter, exp.WithinGroup)
 
 def must_lift(query: exp.Select) -> bool:
     """Whether a SELECT that aggregates asks more than aggregates, expressions of them, HAVING, ORDER BY and LIMIT."""
-    if any(query.args.get(word) for word in ("qualify", "distinct", "offset", "windows")):
+    if any(query.args.get(word) for word in ("qualify", "distinct", "offset")):
         return True
     if not any(map(has_aggregates, query.expressions)) and query.args.get("having") is not None:
         return True
@@ -118,6 +119,7 @@ class _Lift:
         keys = {key.sql("duckdb"): key for key in group_keys(query)}
         names = [self._name(item) for item in items]
         lifted = {id(item) for item in items if _beyond(item) or _listed(item)}
+        aliases = set[str]()
         for _ in items:  # what uses the alias of one that is lifted, and so on
             aliases = {item.alias.lower() for item in items if id(item) in lifted and item.alias} - {*keys}
             uses = [item for item in items if {column.name.lower() for column in item.find_all(exp.Column)} & aliases]
@@ -132,7 +134,8 @@ class _Lift:
         moved = {word: query.args.get(word) for word in _MOVED}
         having = query.args.get("having")
         bare = not any(map(has_aggregates, items))
-        if having is not None and (self.having or bare or _beyond(having)):
+        if having is not None and (self.having or bare or _beyond(having) or _names(having, aliases)):
+            _check_no_window(having, items)
             query.set("having", None)
             moved["where"] = exp.Where(this=having.this)
         for word, value in moved.items():
@@ -200,6 +203,8 @@ class _Lift:
             return self._column(name)
         if isinstance(node, exp.Query):
             return node.copy()
+        if isinstance(node, exp.Column) and (key := self._other_spelling(node, keys.values())) is not None:
+            return self._read(key, keys)
         found = node.copy()
         for word, value in list(found.args.items()):
             if isinstance(value, exp.Expr):
@@ -209,6 +214,23 @@ class _Lift:
                     word, [self._read(one, keys) if isinstance(one, exp.Expr) else one for one in node.args[word]]
                 )
         return found
+
+    def _other_spelling(self, column: exp.Column, keys: Iterable[exp.Expr]) -> exp.Expr | None:
+        """The key that a column is by another spelling, as t.sex is where sex is grouped by; None of others.
+
+        Raises:
+            DPError: of several tables it may be the column of another one.
+        """
+        alike = [key for key in keys if isinstance(key, exp.Column) and key.name.lower() == column.name.lower()]
+        alias = not column.table and any(item.alias.lower() == column.name.lower() for item in self.query.expressions)
+        if len(alike) != 1 or bool(column.table) == bool(alike[0].table) or alias:
+            return None
+        if len(list(sources(self.query))) == 1:
+            return alike[0]
+        written = alike[0].sql("duckdb")
+        raise DPError(
+            f"{column.sql('duckdb')} stands as {written} in GROUP BY, and both are to be alike; write {written}."
+        )
 
     def _whole(self, node: exp.Expr) -> bool:
         """Whether a node is an aggregate over rows, with what belongs to it."""
@@ -228,3 +250,20 @@ def _members(node: exp.Expr, change: Callable[[exp.Expr], exp.Expr]) -> exp.Expr
     if isinstance(node, exp.Paren):
         return exp.Paren(this=_members(node.this, change))
     return change(node)
+
+
+def _names(node: exp.Expr, aliases: Collection[str]) -> bool:
+    """Whether an expression has one of these names in it."""
+    return any(not column.table and column.name.lower() in aliases for column in node.find_all(exp.Column))
+
+
+def _check_no_window(having: exp.Expr, items: Sequence[exp.Expr]) -> None:
+    """Refuse a window function in HAVING, also under its alias, which SQL does not have.
+
+    Raises:
+        DPError: there is one.
+    """
+    windows = {item.alias.lower() for item in items if item.alias and item.find(exp.Window)}
+    if having.find(exp.Window) or _names(having, windows):
+        text = brief(having.sql("duckdb").strip())
+        raise DPError(f"{text} reads a window function, which HAVING comes before; write QUALIFY in its place.")

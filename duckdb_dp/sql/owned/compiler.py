@@ -15,7 +15,7 @@ from duckdb_dp.domain.row_expressions import checked
 from duckdb_dp.errors import identifier
 from duckdb_dp.sql import epochs, overflows
 from duckdb_dp.sql.distinct_units import one_or_null
-from duckdb_dp.sql.owned import canonical, names, nested, sets, units, windows
+from duckdb_dp.sql.owned import canonical, literals, names, nested, sets, units, windows
 from duckdb_dp.sql.owned.equal_values import settled
 from duckdb_dp.sql.owned.joins import Settling
 from duckdb_dp.sql.owned.relations import Condition, Field, Item, Joined, Most, Relation, Scope, Tag, Written, as_item
@@ -255,7 +255,6 @@ class Compiler:
         columns = self.columns(node, scope)
         relation = self.projected(joined, columns, scope)
         if node.args.get("distinct"):
-            check(node.args["distinct"])
             relation = sets.distinct(relation, node)
         return sets.cut(relation, node)
 
@@ -316,7 +315,8 @@ class Compiler:
         """The column of a SELECT of an expression."""
         field = self.field(value.unnest())
         if field is None:
-            return Field(name=name, at=at, type=self.totals.type(value), maybe=self._maybe(value))
+            type_ = self.totals.type(value)
+            return Field(name=name, at=at, type=type_, maybe=self._maybe(value), told=literals.told(value, type_))
         if self._placed[key_alias(value.unnest())].join:
             return replace(field, name=name, at=at, tags=frozenset(), maybe=field.tags | field.maybe, nullable=True)
         return replace(field, name=name, at=at)

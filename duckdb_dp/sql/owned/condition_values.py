@@ -14,7 +14,7 @@ from duckdb_dp.sql import computed_groups, declared_groups
 from duckdb_dp.sql.computed_groups import of_type, stated
 from duckdb_dp.sql.declarations import declared_point
 from duckdb_dp.sql.declared_groups import UNITS, finest_unit, plain
-from duckdb_dp.sql.owned.totals import kind
+from duckdb_dp.sql.owned.literals import literal, of_case
 from duckdb_dp.sql.typed import alone
 
 MOST_CELLS = 50_000
@@ -104,7 +104,7 @@ def told(value: exp.Expr, type_: str, name: str) -> Attribute | None:
     """The cells of an expression as its own text or type says them: truth values, the literals of a CASE, parts of dates."""
     if (known := of_type(name, type_)) is not None:
         return known
-    if isinstance(value, exp.Case) and (cases := _of_case(value, type_)):
+    if isinstance(value, exp.Case) and (cases := of_case(value, type_)):
         return declare(name=name, type=type_, values=cases, nulls=value.args.get("default") is None)
     return stated(value, name, type_)
 
@@ -124,8 +124,7 @@ def _values(value: exp.Expr, type_: str, conditions: Sequence[exp.Expr]) -> Sequ
         if isinstance(find(type_), Whole):  # and no whole number is equal to 2.5
             asked = [one for one in asked if (number := _number(one)) is None or number.denominator == 1]
         found = [
-            _literal(one) if (number := _number(one)) is None or number.denominator > 1 else int(number)
-            for one in asked
+            literal(one) if (number := _number(one)) is None or number.denominator > 1 else int(number) for one in asked
         ]
         text_of_number = type_ != "VARCHAR" and any(isinstance(one, str) for one in found)
         if None in found or text_of_number or type_ in _DATED or type_.startswith("DECIMAL"):
@@ -288,29 +287,6 @@ def _compared(node: exp.Expr, text: str) -> tuple[type[exp.Expr], exp.Expr] | No
     if _is(node.this, text):
         return type(node), node.expression
     return (_TURNED[type(node)], node.this) if _is(node.expression, text) else None
-
-
-def _of_case(value: exp.Case, type_: str) -> list[Scalar]:
-    """The values of a CASE of literals, as they are written; none of another one."""
-    results = [one.args["true"] for one in value.args["ifs"]]
-    results += [value.args["default"]] if value.args.get("default") is not None else []
-    found = [_literal(one) for one in results]
-    kinds = {type(one) for one in found}
-    if kinds != ({str} if type_ == "VARCHAR" else {int} if kind(type_) == "whole" else None):
-        return []
-    return [one for one in dict.fromkeys(found) if one is not None]
-
-
-def _literal(node: exp.Expr) -> Scalar | None:
-    inner = node.unnest()
-    if isinstance(inner, exp.Neg) and isinstance(inner.this, exp.Literal):
-        value = _literal(inner.this)
-        return -value if isinstance(value, int | float) else None
-    if not isinstance(inner, exp.Literal):
-        return None
-    if inner.is_string:
-        return inner.name
-    return int(inner.name) if inner.name.isdigit() else float(inner.name)
 
 
 def _number(node: exp.Expr) -> Fraction | None:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from duckdb_dp.sql.owned.first_rows import of_each
 from duckdb_dp.sql.owned.joins import Settling
 from duckdb_dp.sql.owned.relations import Condition, Joined, Scope, atom
 from duckdb_dp.sql.owned.syntax import has_aggregate, plain, refuse
@@ -109,6 +110,8 @@ def _single(compiler: "Compiler", query: exp.Expr, scope: Scope) -> exp.Expr:
         or not has_aggregate(select.expressions[0])
         or any(select.args.get(word) for word in ("group", "having", "order", "limit", "distinct"))
     ):
+        if isinstance(select, exp.Select) and select.args.get("limit"):
+            refuse(query, f"is not read here; for the first row of each write {of_each(select, 'firsts')}")
         refuse(
             query,
             "is no single value for sure; select one aggregate, without GROUP BY, such as (SELECT max(x) FROM ...)",

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 from sqlglot import exp, parse_one
@@ -13,7 +13,8 @@ from duckdb_dp.errors import DPError, identifier
 from duckdb_dp.sql.declarations import declared_point
 from duckdb_dp.sql.exact_types import WHOLE
 from duckdb_dp.sql.group_labels import MAX_CELLS
-from duckdb_dp.sql.owned.compiler import Compiler
+from duckdb_dp.sql.owned import condition_values
+from duckdb_dp.sql.owned.compiler import Compiler, key_alias
 from duckdb_dp.sql.owned.relations import Condition, Item, Joined, atom
 from duckdb_dp.sql.owned.syntax import refuse
 
@@ -96,6 +97,37 @@ def whole(
     except DPError:
         return values(compiler, joined, value, name, read)
     return None
+
+
+def told(
+    compiler: Compiler,
+    value: exp.Expr,
+    name: str,
+    attribute: Callable[[exp.Expr, str], Attribute | None],
+    conditions: Sequence[exp.Expr],
+) -> Attribute | None:
+    """The values of an expression, where the statement lists those of the columns that it reads, as literals; None where it does not.
+
+    Args:
+        compiler: knows the columns.
+        value: what is grouped by.
+        name: what it is called.
+        attribute: the declaration of a column, under another name.
+        conditions: what all rows satisfy.
+    """
+
+    def listed(column: exp.Expr, as_name: str) -> Attribute | None:
+        field = compiler.field(column)
+        if field is None or (found := attribute(column, as_name) or field.told) is None:
+            return None
+        left = bool(compiler.item(key_alias(column)).join)
+        return replace(found, name=as_name or found.name, nulls=found.nulls or left)
+
+    if compiler.as_written:
+        return None
+    if isinstance(value, exp.Column):
+        return listed(value, name)
+    return condition_values.beyond(value, compiler.totals.type, listed, name, conditions)
 
 
 def _point(dtype: ColumnType, value: Any, text: str) -> Scalar | None:

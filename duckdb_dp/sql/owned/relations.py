@@ -46,6 +46,7 @@ class Field:
         attribute: its declaration, where it is a declared column as it is.
         table, column: the table that it comes from, as it is.
         public: whether that table is public.
+        told: its values, where the statement itself lists them.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Field:
     table: Name | None = None
     column: str = ""
     public: bool = False
+    told: Attribute | None = None
 
 
 @final

@@ -8,6 +8,8 @@ from sqlglot import exp
 from duckdb_dp.errors import identifier
 from duckdb_dp.sql.owned.equal_values import apart, shown
 from duckdb_dp.sql.owned.fan_out import check as check_fan
+from duckdb_dp.sql.owned.first_rows import FIRST, of_distinct_on
+from duckdb_dp.sql.owned.literals import united
 from duckdb_dp.sql.owned.relations import Fan, Most, Relation, atom
 from duckdb_dp.sql.owned.syntax import check, refuse
 from duckdb_dp.sql.owned.ties import determines, of_either
@@ -23,6 +25,8 @@ def distinct(relation: Relation, node: exp.Expr) -> Relation:
     Raises:
         DPError: two units may have equal rows.
     """
+    if isinstance(node, exp.Select) and node.args["distinct"].args.get("on"):
+        refuse(node.args["distinct"], f"is not read here; for the first row of each write {of_distinct_on(node)}")
     if relation.owned and not determines(relation.fields):
         refuse(
             node,
@@ -49,7 +53,11 @@ def cut(relation: Relation, select: exp.Select) -> Relation:
         DPError: it has one: which rows are first depends on all units.
     """
     if select.args.get("limit"):
-        refuse(select, "has a LIMIT inside, which picks rows by those of all units; cut the result instead")
+        refuse(
+            select,
+            "has a LIMIT inside, which picks rows by those of all units; cut the result instead, or take the first ones of each unit: "
+            f"{FIRST}",
+        )
     if select.args.get("order"):
         refuse(select, "has an ORDER BY inside, where rows have no order; sort the result instead")
     return relation
@@ -101,7 +109,11 @@ def union(compiler: "Compiler", node: exp.Expr, ctes: dict[str, Relation]) -> Re
         )
     both = exp.union(sides[0], sides[1], distinct=False, copy=False)
     typed = compiler.columns_of(both)
-    fields = [replace(field, type=type_) for field, (_, type_) in zip(fields, typed, strict=False)]
+    sides_told = [(one.told, two.told) for one, two in zip(first.fields, second.fields, strict=True)]
+    fields = [
+        replace(field, type=type_, told=united(told, type_))
+        for field, (_, type_), told in zip(fields, typed, sides_told, strict=False)
+    ]
     query = exp.select("*").from_(exp.Subquery(this=both))
     most = None
     if first.most is not None and second.most is not None:

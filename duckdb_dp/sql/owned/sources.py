@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 from sqlglot import exp, parse_one
 
 from duckdb_dp.errors import DPError
-from duckdb_dp.sql.owned import names
+from duckdb_dp.sql.owned import first_rows, names
 from duckdb_dp.sql.owned.relations import Condition, Joined, Relation, Scope, Source, Written, atom, with_names
 from duckdb_dp.sql.owned.syntax import check, conjuncts, plain, refuse
 from duckdb_dp.sql.parsed import itself
@@ -62,6 +62,7 @@ class Reading:
                 refuse(
                     join, f"is a {word} JOIN, which is not read here; write INNER or LEFT JOIN, or EXISTS (SELECT ...)"
                 )
+            self._check_apart(join)
             before = len(scope.sources)
             left = {name.lower(): value for one in scope.sources for name, value in one.columns} | scope.merged
             merged = self._source(join.this, flat=not side and not outer_joins)
@@ -73,6 +74,15 @@ class Reading:
                 self._outer(side, before, on)
             else:
                 scope.joined.conditions += on
+
+    def _check_apart(self, join: exp.Join) -> None:
+        """Refuse LATERAL, also where the word is left out."""
+        node = join.this
+        inner = node.this.unnest() if isinstance(node, exp.Lateral | exp.Subquery) else node
+        around = [source.alias for source in self._scope.sources]
+        if isinstance(node, exp.Lateral) or (isinstance(node, exp.Subquery) and first_rows.reads_around(inner, around)):
+            proposed = first_rows.of_each(inner, node.alias or "firsts", join.side)
+            refuse(node, f"reads the row before it (LATERAL), and is not read here; write {proposed}")
 
     def _exists(self, join: exp.Join) -> exp.Expr:
         """The condition that a SEMI JOIN is, or an ANTI JOIN: [NOT] EXISTS."""

@@ -45,10 +45,7 @@ _READ: dict[type[exp.Expr], set[str]] = {
 """The parts of each node that the compiler reads."""
 
 _WHY = {
-    "distinct_on": "DISTINCT ON picks rows by the order of all units; use GROUP BY",
-    "windows": "a window reads the rows of several units",
     "sample": "a sample is not the same each time; noise already protects the rows",
-    "laterals": "LATERAL is not read; write a subquery with a join",
     "pivots": "PIVOT is not read; write aggregates with FILTER (WHERE ...)",
     "offset": "OFFSET inside depends on the rows of all units; cut the result",
     "recursive": "WITH RECURSIVE is not read",
@@ -71,8 +68,6 @@ def check(node: exp.Expr) -> None:
     if known is None:
         refuse(node, "is not read here; write tables, joins and subqueries")
     extra = {name.rstrip("_") for name, value in node.args.items() if value} - {name.rstrip("_") for name in known}
-    if isinstance(node, exp.Distinct) and extra:
-        extra = {"distinct_on"}
     for name in sorted(extra):
         refuse(node, f"has a part that is not read: {_WHY.get(name, name.upper())}")
 
@@ -101,7 +96,7 @@ def conjuncts(node: exp.Expr | None) -> list[exp.Expr]:
 
 def plain(select: exp.Select) -> bool:
     """Whether a SELECT only joins, filters and works out columns, row by row."""
-    words = ("with_", "group", "having", "order", "limit", "distinct", "qualify", "windows", "sample", "offset")
+    words = ("with_", "group", "having", "order", "limit", "distinct", "qualify", "sample", "offset")
     if any(select.args.get(word) for word in words):
         return False
     return not any(has_aggregate(item) for item in select.expressions)

@@ -88,7 +88,7 @@ class _Top:
     def compiled(self) -> Top:
         """All of it."""
         compiler, select = self._compiler, self._select
-        for word in ("distinct", "qualify", "windows", "sample", "offset"):
+        for word in ("distinct", "qualify", "sample", "offset"):
             if select.args.get(word):
                 refuse(
                     select, f"has {word.upper()} beside the aggregates of joined tables; GROUP BY gives each group once"
@@ -290,6 +290,7 @@ class _Top:
                     self._listed |= {} if known is None else {value.sql("duckdb"): known}
                 continue
             found = condition_values.known(value, self._compiler.totals.type, self._attribute, shown, self._conditions)
+            found = found or public_groups.told(self._compiler, value, shown, self._attribute, self._conditions)
             if found is not None:
                 self._listed[value.sql("duckdb")] = found
             elif self._finds:

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, final
 from sqlglot import exp, parse_one
 
 from duckdb_dp.errors import DPError, brief
+from duckdb_dp.sql.no_numbers import as_number
 from duckdb_dp.sql.owned import fan_out, names
 from duckdb_dp.sql.owned.equal_values import extreme, shown
+from duckdb_dp.sql.owned.first_rows import FIRST, of_extreme
 from duckdb_dp.sql.owned.joins import Settling
+from duckdb_dp.sql.owned.literals import told
 from duckdb_dp.sql.owned.relations import Fan, Field, Joined, Most, Relation, Scope, atom
 from duckdb_dp.sql.owned.sets import cut
 from duckdb_dp.sql.owned.syntax import check, conjuncts, has_aggregate, refuse
@@ -224,8 +227,12 @@ class _Groups:
         where = self._take(node.expression.this, condition=True) if isinstance(node, exp.Filter) else None
         extra = {name for name, value in inner.args.items() if value} - {"this", "big_int"}
         if extra or not isinstance(inner, exp.AggFunc) or not isinstance(inner, (*_ANY_ORDER, *_LISTED)):
+            if isinstance(inner, exp.ArgMin | exp.ArgMax):
+                refuse(node, f"is not read here; take the row that has it: {of_extreme(inner, self._select)}")
             refuse(
-                node, "depends on the order of the rows, or is not read here; ask count, sum, avg, min, max or median"
+                node,
+                "depends on the order of the rows, or is not read here; ask count, sum, avg, min, max or median, or take the first row of "
+                f"each unit in a subquery of its own: {FIRST}",
             )
         value = inner.this
         if isinstance(inner, exp.Count) and isinstance(value, exp.Star):
@@ -264,7 +271,10 @@ class _Groups:
         if kind(found) in _EXACT and name in ("sum", "avg"):
             return filtered(type(inner)(this=taken))
         if kind(found) not in {*_EXACT, *WIDE, "double", "BOOLEAN"} and not found.startswith("DECIMAL"):
-            refuse(inner, f"is of {found}, and only numbers have a sum or an average; write TRY_CAST(... AS DOUBLE)")
+            refuse(
+                inner,
+                f"is of {found}, and only numbers have a sum, an average or a median; take {as_number(value.sql('duckdb'), found)}",
+            )
         number = parse_one(_FINITE.replace("(x ", f"({taken.name} "), dialect="duckdb")
         listed = exp.func("list_sort", filtered(exp.Anonymous(this="list", expressions=[number])))
         return exp.Anonymous(this="list_aggregate", expressions=[listed, exp.Literal.string(name)])
@@ -351,7 +361,8 @@ class _Groups:
         own = next((field for field in keys if isinstance(value, exp.Column) and field.at == value.name), None)
         if own is not None:
             return replace(own, name=name, at=at, public=own.public or public)
-        return Field(name=name, at=at, type=self._compiler.totals.type(plain), public=public)
+        type_ = self._compiler.totals.type(plain)
+        return Field(name=name, at=at, type=type_, public=public, told=told(plain, type_))
 
 
 def _plain(node: exp.Expr, alias: str) -> exp.Expr:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, final
 
 from sqlglot import exp
 
+from duckdb_dp.sql.no_numbers import as_number, numeric
 from duckdb_dp.sql.owned import names
 from duckdb_dp.sql.owned.equal_values import apart, bytes_of, extreme
 from duckdb_dp.sql.owned.relations import Field, Relation, Scope, atom
@@ -190,6 +191,12 @@ class _Windows:
         if isinstance(taken, exp.Sum | exp.Avg):
             (column,) = taken.find_all(exp.Column)
             type_ = self._compiler.totals.type(self._read[int(column.name[1:])])
+            if not numeric(type_):
+                refuse(
+                    node,
+                    f"is of {type_}, and only numbers have a sum; in a subquery take "
+                    f"CAST({as_number(node.this.this.sql('duckdb'), type_)} AS DECIMAL(18, 6)), and the window above that",
+                )
             if kind(type_) not in ("whole", "exact"):
                 refuse(
                     node, f"is of {type_}, whose sums depend on the order of rows; write CAST(... AS DECIMAL(18, 6))"

@@ -1,0 +1,53 @@
+"""What to ask of values that are no numbers, in place of their sum, their average, their quantiles or their extremes."""
+
+from duckdb_dp.domain import types
+from duckdb_dp.errors import brief
+
+INTERVAL, ZONED = "INTERVAL", "TIMESTAMP WITH TIME ZONE"
+
+
+def numeric(type_: str) -> bool:
+    """Whether values of a type are added up."""
+    found = types.find(type_)
+    return found is not None and found.numeric
+
+
+def ordered(type_: str) -> bool:
+    """Whether values of a type have quantiles."""
+    found = types.find(type_)
+    return found is not None and found.ordered
+
+
+def as_number(value: str, type_: str) -> str:
+    """An expression that is a number, of a value that is none."""
+    text = brief(value)
+    if type_ == "DATE":
+        return f"{text} - DATE '2025-01-01'"
+    if type_ == ZONED:
+        return f"epoch({text} AT TIME ZONE 'UTC')"
+    if type_.startswith("TIMESTAMP"):
+        return f"date_diff('day', TIMESTAMP '2025-01-01', {text})"
+    return f"epoch({text})" if type_ in ("TIME", INTERVAL) else f"TRY_CAST({text} AS DOUBLE)"
+
+
+def instead(value: str, type_: str) -> str:
+    """What to ask of such values; it is answered as it is written.
+
+    Args:
+        value: an expression.
+        type_: its type, which is no number's.
+    """
+    text, number = brief(value), as_number(value, type_)
+    if type_ == INTERVAL:
+        return f"ask for its seconds, {number}, or its hours, {number} / 3600"
+    if type_ == ZONED:
+        return f"say in which zone it is read: median({text} AT TIME ZONE 'UTC')"
+    if type_ == "TIME":
+        return f"ask median({text}), or for its seconds: {number}"
+    if type_ == "DATE" or type_.startswith("TIMESTAMP"):
+        return f"ask median({text}), or for its days from one on: {number}"
+    if type_ == "BOOLEAN":
+        return f"ask avg({text}), the share of rows where it is true"
+    if type_ == "VARCHAR":
+        return f"ask count(*) and GROUP BY it; where it holds numbers, take {number}"
+    return f"ask count(*) and GROUP BY it, or count({text})"
