@@ -7,7 +7,7 @@ from sqlglot import exp
 from duckdb_dp.errors import DPError, identifier
 
 MOST = 100_000
-"""Most parts that all windows of a SELECT have together where they are written out, as a long one may be used often."""
+"""Most parts that are copied to write out all windows of a statement, as a long one may be used often."""
 
 _PARTS = ("partition_by", "order", "spec")
 
@@ -21,21 +21,16 @@ def written_out(statement: exp.Expr) -> None:
     Raises:
         DPError: the statement would be too long.
     """
+    left = MOST
     for select in [one for one in statement.find_all(exp.Select) if one.args.get("windows")]:
         known: dict[str, exp.Window] = {}
         for window in select.args["windows"]:
-            _complete(window, known)
+            left -= _complete(window, known, left)
             known[window.name.lower()] = window
         used = [one for one in select.find_all(exp.Window) if one.args.get("alias") is not None]
-        own = [one for one in used if one.parent_select is select and _name(one) in known]
-        sizes = {name: sum(1 for _ in window.walk()) for name, window in known.items()}
-        if sum(sizes[_name(one)] for one in own) > MOST:
-            raise DPError(
-                f"WINDOW {identifier(next(iter(known)))}: its windows have more than {MOST:,} parts where each is written out; use them in "
-                "fewer places."
-            )
-        for one in own:
-            _complete(one, known)
+        for one in used:
+            if one.parent_select is select:
+                left -= _complete(one, known, left)
         select.set("windows", None)
 
 
@@ -43,12 +38,24 @@ def _name(window: exp.Window) -> str:
     return str(window.args["alias"].name).lower()
 
 
-def _complete(window: exp.Window, known: Mapping[str, exp.Window]) -> None:
-    """Give a window the parts of the one that it names."""
+def _complete(window: exp.Window, known: Mapping[str, exp.Window], most: int) -> int:
+    """Give a window the parts of the one that it names: how many parts were copied.
+
+    Raises:
+        DPError: they would be more than the most, which is found before they are copied.
+    """
     if window.args.get("alias") is None or (base := known.get(_name(window))) is None:
-        return
-    for word in _PARTS:
-        given = base.args.get(word)
-        if given and not window.args.get(word):
-            window.set(word, [one.copy() for one in given] if isinstance(given, list) else given.copy())
+        return 0
+    taken = {word: base.args[word] for word in _PARTS if base.args.get(word) and not window.args.get(word)}
+    size = sum(
+        1 for given in taken.values() for one in (given if isinstance(given, list) else [given]) for _ in one.walk()
+    )
+    if size > most:
+        raise DPError(
+            f"WINDOW {identifier(_name(window))}: named windows have more than {MOST:,} parts where each is written out; use them in fewer "
+            "places."
+        )
+    for word, given in taken.items():
+        window.set(word, [one.copy() for one in given] if isinstance(given, list) else given.copy())
     window.set("alias", None)
+    return size

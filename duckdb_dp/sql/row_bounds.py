@@ -46,22 +46,23 @@ class Bounds:
     def of_joined(self, sums: "Sequence[GroupedSums]") -> "Bounds":
         """The bound with which no row is left out of joins, as long as no unit has more rows of any table than was declared.
 
-        That of the join with most rows; ``of_each`` says the others'.
+        That of the join with most rows, and at least this one where it is that of some; ``of_each`` says the others'.
 
         Raises:
             DPError: no number of rows is that large.
         """
-        sources = [part.source for part in sums if part.source is not None and part.source.rows is not None]
-        if not sources:
+        largest = max(
+            (part.source for part in sums if part.source is not None), key=lambda one: one.rows or 0, default=None
+        )
+        if largest is None or largest.rows is None:
             return self
-        largest = max(sources, key=lambda one: one.rows or 0)
-        rows = largest.rows or 1
-        if rows > MOST_ROWS:
+        if largest.rows > MOST_ROWS:
             raise DPError(
-                f"dp_sql: a unit may have {rows} rows in this join ({largest.bound}), too many for noise to leave anything of the answer; "
-                "add max_rows := 'auto', which chooses privately how much of each unit counts, or max_rows := 100, say."
+                f"dp_sql: a unit may have {largest.rows} rows in this join ({largest.bound}), too many for noise to leave anything of the "
+                "answer; add max_rows := 'auto', which chooses privately how much of each unit counts, or max_rows := 100, say."
             )
-        return replace(self, rows=rows)
+        asked = any(part.source is None or part.source.rows is None for part in sums)
+        return replace(self, rows=max(largest.rows, self.rows) if asked else largest.rows)
 
     def of_each(self, sums: "Sequence[GroupedSums]") -> "tuple[GroupedSums, ...]":
         """The sums, each of as many rows of a unit as its own join can have, so that noise covers no more."""

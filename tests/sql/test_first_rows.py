@@ -1,6 +1,7 @@
 """The first row of each unit: what DISTINCT ON, arg_min, LATERAL and LIMIT are refused with is answered as it is written."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -38,6 +39,21 @@ def test_what_is_proposed_has_the_answer(visits: Loaded, source: str) -> None:
     inside = f"{IN_FROM[source]}{proposed}" if IN_FROM[source] else f"({proposed}) f"
     found = [(reason, round(n)) for reason, n in answers(visits, asked.format(inside))]
     assert found == sorted(visits(asked.format(source)))
+
+
+@pytest.mark.parametrize("extreme", ["arg_min", "max_by"])
+def test_rows_without_a_value_are_not_the_first(tmp_path: Path, extreme: str) -> None:
+    """As arg_min leaves them out, and as it does where what rows are ordered by is NULL."""
+    asked = "SELECT f.reason AS r, count(*) AS n FROM {} WHERE f.reason IN ('flu', 'leg', 'eye') GROUP BY ALL"
+    source = f"(SELECT person, {extreme}(reason, a) AS reason FROM visits WHERE x > 1 GROUP BY person) f"
+    with loaded(tmp_path) as visits:
+        visits(
+            "UPDATE visits SET reason = NULL WHERE visit_id % 3 = 0; UPDATE visits SET a = NULL WHERE visit_id % 4 = 1"
+        )
+        line = visits.refused("FROM dp_sql(?, epsilon := 1)", [asked.format(source)])
+        proposed = line.partition("the row that has it: ")[2].removesuffix(".")
+        found = [(reason, round(n)) for reason, n in answers(visits, asked.format(f"({proposed}) f")) if round(n)]
+        assert found == sorted(visits(asked.format(source)))
 
 
 def test_aggregates_beside_each_row(visits: Loaded) -> None:

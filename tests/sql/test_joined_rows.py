@@ -121,6 +121,32 @@ def plain(select: str) -> str:
     return select.replace("both_", "(SELECT * FROM visits JOIN drugs USING (id))")
 
 
+@pytest.mark.parametrize("bound", [1, 2, 3, 10])
+@pytest.mark.parametrize("first", ["patients", "visits", "drugs", "visits JOIN patients USING (id)"])
+def test_a_bound_that_is_asked_is_that_of_each_table_beside_others(
+    con: duckdb.DuckDBPyConnection, first: str, bound: int
+) -> None:
+    """Also beside a table with one row of each patient, of which no more than one can count: in a list, in one row, and in a quotient."""
+    tables = [first, "patients", "drugs"]
+    selects = [f"SELECT count(*) AS n FROM {table}" for table in tables]
+    alone = [
+        con.execute("SELECT n FROM dp_sql(?, epsilon := 1, max_rows := ?)", [one, bound]).fetchall()[0][0]
+        for one in selects
+    ]
+    listed = con.execute(
+        "SELECT n FROM dp_sql(?, epsilon := 1, max_rows := ?) ORDER BY query", [selects, bound]
+    ).fetchall()
+    assert [row[0] for row in listed] == alone
+    row = ", ".join(f"({one}) AS n{i}" for i, one in enumerate(selects))
+    found = con.execute(
+        "SELECT n0, n1, n2 FROM dp_sql(?, epsilon := 1, max_rows := ?)", [f"SELECT {row}", bound]
+    ).fetchall()
+    assert [*found[0]] == alone
+    share = f"SELECT ({selects[0]}) / ({selects[1]}) AS n"
+    ((ratio,),) = con.execute("SELECT n FROM dp_sql(?, epsilon := 1e2, max_rows := ?)", [share, bound]).fetchall()
+    assert ratio == pytest.approx(alone[0] / alone[1])
+
+
 @pytest.mark.parametrize("select", EXAMPLES)
 def test_no_row_of_a_join_is_cut_without_a_sign(con: duckdb.DuckDBPyConnection, select: str) -> None:
     ((answer, *_),) = con.execute("FROM dp_sql($1, epsilon := 0.1)", [select]).fetchall()

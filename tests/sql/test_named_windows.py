@@ -1,6 +1,7 @@
 """WINDOW w AS (...) means what the same window written out means, wherever a window may stand."""
 
 from collections.abc import Iterator
+from unittest.mock import patch
 
 import duckdb
 import pytest
@@ -109,10 +110,31 @@ def test_names_are_known_in_their_own_select() -> None:
         assert sorted(connection.execute(text).fetchall()) == sorted(connection.execute(written).fetchall())
 
 
-def test_windows_that_would_be_too_long_are_refused() -> None:
-    items = ", ".join(["count(*) OVER w"] * 400)
-    long = ", ".join(f"x + {i}" for i in range(400))
-    tree = parse_one(f"SELECT {items} FROM t WINDOW w AS (PARTITION BY {long})", dialect="duckdb")
-    assert isinstance(tree, exp.Select)
-    with pytest.raises(DPError, match="fewer places"):
+LONG = ", ".join(f"x + {i}" for i in range(400))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"SELECT {', '.join(['count(*) OVER w'] * 400)} FROM t WINDOW w AS (PARTITION BY {LONG})",
+        f"SELECT 1 FROM t WINDOW w0 AS (PARTITION BY {LONG}), {', '.join(f'w{i} AS (w{i - 1})' for i in range(1, 400))}",
+        " UNION ALL ".join(
+            [f"(SELECT {', '.join(['sum(x) OVER w'] * 10)} FROM t WINDOW w AS (PARTITION BY {LONG}))"] * 20
+        ),
+    ],
+    ids=["in many places", "of one another", "in many SELECTs"],
+)
+def test_windows_that_would_be_too_long_are_refused(text: str) -> None:
+    """Before so many parts are copied: a statement may come over a network."""
+    tree = parse_one(text, dialect="duckdb")
+    copied = exp.Expr.copy
+    parts = 0
+
+    def counted(node: exp.Expr) -> exp.Expr:
+        nonlocal parts
+        parts += sum(1 for _ in node.walk())
+        return copied(node)
+
+    with patch.object(exp.Expr, "copy", counted), pytest.raises(DPError, match="fewer places"):
         named_windows.written_out(tree)
+    assert parts <= named_windows.MOST

@@ -28,7 +28,10 @@ def of_extreme(node: exp.Expr, select: exp.Select) -> str:
     if not keys or not all(isinstance(key, exp.Column) for key in keys):
         return FIRST
     order = [exp.Ordered(this=node.expression.copy(), desc=isinstance(node, exp.ArgMax))]
-    return _written(_ranked(select, [*keys, node.this], keys, order, 1))
+    ranked = _ranked(select, [*keys, node.this], keys, order, 1)
+    for one in (node.this, node.expression):  # rows of which one is NULL are left out of both aggregates
+        ranked = ranked.where(one.copy().is_(exp.null()).not_())
+    return _written(ranked)
 
 
 def of_each(select: exp.Expr, alias: str, side: str = "") -> str:
