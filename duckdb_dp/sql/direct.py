@@ -140,7 +140,7 @@ class _Compiler:
             self._row, self._condition, self._marker, self._unit, self._declared, quantiles.sum, *self._known
         )
         nodes = [node for node in self._select.walk() if is_aggregate(node) and not isinstance(node.parent, exp.Filter)]
-        for node in nodes:
+        for node in (node for node in nodes if not node.find_ancestor(exp.AggFunc)):
             check_end(node, lambda one: self._type_of(self._row(one).sql("duckdb")))
         self._aggregates.prepare(nodes, condition)
         labels: list[tuple[str, int]] = []

@@ -10,7 +10,6 @@ import pytest
 
 import duckdb_dp
 from duckdb_dp.answers import load
-from duckdb_dp.release import release
 from duckdb_dp.sql import execute
 
 SHAPES = {
@@ -31,31 +30,26 @@ def test_intervals_hold_the_clipped_sum_and_the_bound_suits_the_data(tmp_path: P
         con.execute("CREATE TABLE r AS SELECT u FROM t, range(n)")
         duckdb_dp.load(con, ledger=f"{tmp_path}/l.dp")
         con.execute(f"CALL dp_protect('r', unit := 'u', max_rows := 'auto', epsilon := 1e4, {budget})")
-        seen: list[Any] = []
+        drawn: list[Any] = []
+        draw = execute._draw
 
-        def stop(*arguments: Any, **_: Any) -> None:
-            seen[:] = arguments[:3]
-            raise RuntimeError
+        def kept(session: Any, *arguments: Any, **named: Any) -> str:
+            drawn[:] = [session, draw(session, *arguments, **named)]
+            return str(drawn[1])
 
-        with patch.object(execute, "_draw", stop), pytest.raises(duckdb.Error):
-            con.execute("FROM dp_sql('SELECT count(*) AS n FROM r', epsilon := 1)").fetchall()
-        session, asked, sums = seen
-        dataset, held, whole, taus, errors = (
-            session.ledger.dataset(asked.catalog, asked.schema, asked.table),
-            0,
-            0,
-            [],
-            [],
-        )
-        for run in range(DRAWS):
-            done = release(asked, sums, ledger=session.ledger, dataset=dataset, bits=session.bits, fresh_key=str(run))
-            answers = load(session.ledger, done)
-            ((answer,),), ((stddev,),) = answers.parts([0]), answers.stddevs([0])
-            ((tau,),) = answers.found(0)
-            held += abs(answer - np.minimum(rows, tau).sum()) <= answers.sums.quantile * stddev
-            whole += abs(answer - rows.sum()) <= answers.sums.quantile * stddev
-            taus.append(tau)
-            errors.append(abs(answer - rows.sum()))
+        held, whole, taus, errors = 0, 0, [], []
+        with patch.object(execute, "_draw", kept):
+            for _ in range(DRAWS):  # each with a bound of its own
+                con.execute("FROM dp_sql('SELECT count(*) AS n FROM r', epsilon := 1, fresh := true)").fetchall()
+                session, release = drawn
+                answers = load(session.ledger, session.release_of("dp_sql", release))
+                ((answer,),), ((stddev,),) = answers.parts([0]), answers.stddevs([0])
+                ((tau,),) = answers.found(0)
+                held += abs(answer - np.minimum(rows, tau).sum()) <= answers.sums.quantile * stddev
+                whole += abs(answer - rows.sum()) <= answers.sums.quantile * stddev
+                taus.append(tau)
+                errors.append(abs(answer - rows.sum()))
+    assert len(set(taus)) > 1
     assert 0.90 <= held / DRAWS <= 0.99
     if shape != "a few heavy units":  # whom no answer can hold
         assert whole / DRAWS >= 0.6, "what is left out suits the noise"
