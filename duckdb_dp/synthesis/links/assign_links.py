@@ -13,7 +13,7 @@ import numpy as np
 
 from duckdb_dp.linop import Array, Integers
 from duckdb_dp.synthesis.links.blocks import scaled_to
-from duckdb_dp.synthesis.links.degrees import Degrees, arranged, balance, in_order, spread, thin
+from duckdb_dp.synthesis.links.degrees import Degrees, arranged, balance, in_order, spread, thin, within_room
 from duckdb_dp.synthesis.links.degrees import drawn as drawn_degrees
 from duckdb_dp.synthesis.links.popularity import Popularity, numbers, settled
 from duckdb_dp.synthesis.links.sides import Side
@@ -37,9 +37,6 @@ LARGEST = 2_000_000
 
 MOVES = 200_000_000
 """Rows of blocks that are looked at, at most, to make columns even."""
-
-FITTED = 50
-"""Rounds of scaling numbers to a sum as far as there is room."""
 
 
 @final
@@ -130,8 +127,8 @@ def feasible(expected: Array, left: End, right: End, m: int, distinct: bool) -> 
     scaled = np.minimum(np.maximum(expected, 1e-12 * max(m, 1) * pairs / pairs.sum()), most)
     wanted = np.maximum(expected, 0.0) * (m / max(float(expected.sum()), 1e-300))
     if (scaled * (m / scaled.sum()) > most).any() or (wanted > most).any():
-        rows = _bounded(wanted.sum(axis=1), np.minimum(left.room, most.sum(axis=1)), m)
-        columns = _bounded(wanted.sum(axis=0), np.minimum(right.room, most.sum(axis=0)), m)
+        rows = within_room(wanted.sum(axis=1), np.minimum(left.room, most.sum(axis=1)))
+        columns = within_room(wanted.sum(axis=0), np.minimum(right.room, most.sum(axis=0)))
         scaled = scaled_to(scaled, rows, columns, most)
     for _ in range(200):
         scaled = scaled * (m / scaled.sum())
@@ -141,13 +138,6 @@ def feasible(expected: Array, left: End, right: End, m: int, distinct: bool) -> 
         if abs(scaled.sum() - m) <= 1e-9 * m:
             break
     return np.asarray(scaled)
-
-
-def _bounded(wanted: Array, room: Array, m: int) -> Array:
-    """Links of each row type in proportion to the wanted ones as far as there is room, and m in all if that is possible."""
-    for _ in range(FITTED):
-        wanted = np.minimum(wanted * (m / max(float(wanted.sum()), 1e-300)), room)
-    return np.asarray(wanted)
 
 
 def totals(expected: Array, rng: np.random.Generator) -> Integers:

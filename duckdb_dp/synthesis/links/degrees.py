@@ -18,8 +18,8 @@ from duckdb_dp.synthesis.links.sides import Side
 SPREADS = np.geomspace(0.05, 100, 60)
 """Shapes of the negative binomial that are tried; 100 is nearly Poisson."""
 
-ROUNDS, HALVINGS = 12, 50
-"""Rounds of scaling to the tables of each attribute, and halvings of the interval of a tilt."""
+ROUNDS, HALVINGS, FITTED = 12, 50, 50
+"""Rounds of scaling to the tables of each attribute, halvings of the interval of a tilt, and rounds of scaling links to their sum."""
 
 SURE = 1.0
 """Standard deviations of its noise by which the energy of differences between values is lowered, before these are believed."""
@@ -240,19 +240,33 @@ def spread(table: Array, sizes: Integers, links: Array, rng: np.random.Generator
 
     Privacy: post-processing.
     """
-    counts = _counted(table, sizes, links, rng)
     degrees = np.arange(table.shape[1])
+    links = within_room(links, sizes * degrees[-1])
+    counts = _counted(table, sizes, links, rng)
     free, ends = thin(sizes, len(degrees) - 1), np.rint(np.cumsum(links)).astype(np.int64)
     goal = np.minimum(np.where(free, counts @ degrees, np.diff(ends, prepend=0)), sizes * degrees[-1])
     missing = int(ends[-1] - goal.sum())
     while missing:
         room = sizes * degrees[-1] - goal if missing > 0 else goal
         kinds = np.flatnonzero((room > 0) & free) if ((room > 0) & free).any() else np.flatnonzero(room > 0)
-        chosen = rng.permutation(kinds)[: abs(missing)]
+        # Links that are missing go to types by what is expected of them: one that should have none gets none.
+        weights = links[kinds] if missing > 0 else np.ones(len(kinds))
+        chosen = kinds[np.argsort(rng.exponential(size=len(kinds)) / np.maximum(weights, 1e-300))[: abs(missing)]]
         goal[chosen] += np.sign(missing)
         missing -= len(chosen) * int(np.sign(missing))
     balance(counts, goal, rng)
     return counts
+
+
+def within_room(links: Array, room: Array | Integers) -> Array:
+    """Links in proportion to these as far as there is room, with the same sum if that is possible.
+
+    Privacy: post-processing.
+    """
+    total, found = float(links.sum()), links
+    for _ in range(FITTED):
+        found = np.minimum(found * (total / max(float(found.sum()), 1e-300)), room)
+    return np.asarray(found)
 
 
 def _counted(table: Array, sizes: Integers, links: Array | Integers, rng: np.random.Generator) -> Integers:
