@@ -50,10 +50,9 @@ class Degrees:
 
     def of(self, side: Side) -> Array:
         """Shares of degrees of each row type, shape (types, d + 1)."""
-        table = np.tile(np.maximum(self.shares, LEAST), (len(side.types), 1))
-        for name, factor in self.factors.items():
-            table *= factor[:, side.types[:, side.attributes.index(name)]].T
-        return np.asarray(table / table.sum(axis=1, keepdims=True))
+        codes = {name: side.types[:, side.attributes.index(name)] for name in self.factors}
+        even = np.ones((len(self.shares), len(side.types)))
+        return _multiplied(self.shares, [even, *(factor[:, codes[name]] for name, factor in self.factors.items())])
 
 
 def clipped(mean: float, none: float, most: int) -> Array:
@@ -114,21 +113,22 @@ def model(measured: Measured, side: Side, domain: Domain, links: int) -> Degrees
         expected[held] > LEAST, prior[1:] / np.maximum(expected, LEAST)[held], 1 / np.bincount(held)[held]
     )
     shares = np.append(max(0.0, 1 - found.sum()), found[held] * within)
+    of_types = {name: one.group[side.types[:, side.attributes.index(name)]] for name, one in measured.values.items()}
     tables = {
         name: _by_value(
-            table,
+            one.noisy,
             found,
             means(most),
             shares[0],
             held,
             within,
-            np.bincount(codes, minlength=domain.sizes[name]),
+            np.bincount(of_types[name][side.rows], minlength=one.noisy.table.shape[1]),
             measured,
         )
-        for name, table in measured.values.items()
-        for codes in [side.types[side.rows, side.attributes.index(name)]]
+        for name, one in measured.values.items()
     }
-    return Degrees(shares=shares, factors=_factors(shares, tables, side))
+    factors = _factors(shares, tables, of_types, side.sizes / number)
+    return Degrees(shares=shares, factors={name: factors[name][:, one.group] for name, one in measured.values.items()})
 
 
 def _by_value(
@@ -184,17 +184,32 @@ def _leaning(table: NoisyTable, found: Array, means: Array, alone: Array, rows: 
     return np.asarray(joint[1:])
 
 
-def _factors(shares: Array, tables: Mapping[str, Array], side: Side) -> dict[str, Array]:
-    """Factors by which the degrees of the side's rows have the tables of each attribute, by iterative scaling."""
+def _factors(
+    shares: Array, tables: Mapping[str, Array], groups: Mapping[str, Integers], weights: Array
+) -> dict[str, Array]:
+    """Factors by which the degrees of row types have the tables of each attribute, by iterative scaling.
+
+    Args:
+        shares: of each degree among all rows.
+        tables: shares of all rows by degree and group of values.
+        groups: the group of each row type.
+        weights: the share of each row type.
+    """
     factors = {name: np.ones_like(table) for name, table in tables.items()}
-    weights = side.sizes / len(side.rows)
     for _ in range(ROUNDS if tables else 0):
         for name, table in tables.items():
-            codes = side.types[:, side.attributes.index(name)]
-            rows = Degrees(shares=shares, factors=factors).of(side) * weights[:, None]
-            now = np.stack([np.bincount(codes, column, table.shape[1]) for column in rows.T])
+            rows = _multiplied(shares, [factors[other][:, groups[other]] for other in tables]) * weights[:, None]
+            now = np.stack([np.bincount(groups[name], column, table.shape[1]) for column in rows.T])
             factors[name] = factors[name] * np.clip(np.maximum(table, LEAST) / np.maximum(now, LEAST), 1e-3, 1e3)
     return factors
+
+
+def _multiplied(shares: Array, factors: Sequence[Array]) -> Array:
+    """Shares of degrees of each row type, shape (types, d + 1), by factors of the shape (d + 1, types)."""
+    table = np.tile(np.maximum(shares, LEAST), (factors[0].shape[1], 1))
+    for factor in factors:
+        table *= factor.T
+    return np.asarray(table / table.sum(axis=1, keepdims=True))
 
 
 def drawn(table: Array, sizes: Integers, links: Integers, rng: np.random.Generator) -> Integers:

@@ -7,7 +7,7 @@ from typing import final
 import numpy as np
 
 from duckdb_dp.counting.units import classes, shares_of, sizes_of
-from duckdb_dp.linop import Array, Total
+from duckdb_dp.linop import Array, Integers, Total
 from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.reconstruct.nonneg import simplex
 from duckdb_dp.synthesis.links.per_unit import NoisyTable, PerUnit, measure_tables
@@ -21,6 +21,20 @@ CLEAR = 3.0
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ByGroup:
+    """The rows of a unit's side by class of degree and by groups of the values of one of their attributes, as measured.
+
+    Attributes:
+        noisy: rows, shape (classes, groups), without those of degree 0.
+        group: of each value.
+    """
+
+    noisy: NoisyTable
+    group: Integers
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
     """The degrees of the rows of a unit's side as measured.
 
@@ -29,14 +43,14 @@ class Measured:
         linked: how many of them have a link.
         linked_variance: of the noise of that.
         sizes: rows by class of degree, without those of degree 0.
-        values: for some attributes of the side, the same by value.
+        values: for some attributes of the side, the same by their values.
     """
 
     rows: float
     linked: float
     linked_variance: float
     sizes: NoisyTable
-    values: Mapping[str, NoisyTable] = field(default_factory=dict)
+    values: Mapping[str, ByGroup] = field(default_factory=dict)
 
     @property
     def units(self) -> Array:
@@ -47,7 +61,8 @@ class Measured:
     def classed(self) -> NoisyTable:
         """The same from all tables together, each weighed by its noise: sums over the values of an attribute are what ``sizes`` is."""
         found = [(self.sizes.table, self.sizes.variance)]
-        found += [(one.table.sum(axis=1), one.variance * one.table.shape[1]) for one in self.values.values()]
+        tables = [one.noisy for one in self.values.values()]
+        found += [(one.table.sum(axis=1), one.variance * one.table.shape[1]) for one in tables]
         whole = sum(1 / variance for _, variance in found)
         return NoisyTable(np.asarray(sum(table / variance for table, variance in found)) / whole, 1 / whole)
 

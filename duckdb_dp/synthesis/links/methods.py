@@ -25,22 +25,22 @@ from duckdb_dp.synthesis.links.assign_links import (
 )
 from duckdb_dp.synthesis.links.blocks import Blocks, threads
 from duckdb_dp.synthesis.links.by_unit import ByUnit, learn_by_unit
+from duckdb_dp.synthesis.links.degrees_by_value import measure_by_value
 from duckdb_dp.synthesis.links.learner import measure_total, workloads
 from duckdb_dp.synthesis.links.link_attributes import draw as draw_attributes
 from duckdb_dp.synthesis.links.matches import Match
 from duckdb_dp.synthesis.links.measure_attributes import measure_attributes
 from duckdb_dp.synthesis.links.measure_limited import measure_limited, wanted
-from duckdb_dp.synthesis.links.measured_degrees import Measured, at_bound
+from duckdb_dp.synthesis.links.measured_degrees import ByGroup, Measured, at_bound
 from duckdb_dp.synthesis.links.mwem_pgd import ROUNDS, mwem_pgd, small_workloads
 from duckdb_dp.synthesis.links.number_classes import NumberClasses, number_classes
 from duckdb_dp.synthesis.links.pair_groups import Wanted
-from duckdb_dp.synthesis.links.per_unit import NoisyTable
 from duckdb_dp.synthesis.links.repeats import pairs_repeat
 from duckdb_dp.synthesis.links.shapes import Shape, measure_rows, shape_of, units_of
 from duckdb_dp.synthesis.links.sides import Side
 from duckdb_dp.synthesis.links.tiles import Tiles, part, sampled, small
 from duckdb_dp.synthesis.links.whole import whole
-from duckdb_dp.synthesis.links.within import Structure, keep_structure, measure_sizes, measure_structure
+from duckdb_dp.synthesis.links.within import Structure, keep_structure, measure_structure
 
 METHODS = ("auto", "paper", "sliced")
 """How links are learnt."""
@@ -134,11 +134,11 @@ def links(
             classes = number_classes(units, queryable.rows)
             chosen = wanted(*asked, matches, classes)
             own = chosen.rho
-    sizes = dict[str, NoisyTable]()
+    sizes = dict[str, ByGroup]()
     if unit is not None:
         before, found = queryable.left, known[unit]
         assert isinstance(found, Measured)
-        sizes = measure_sizes(queryable, sides[unit].attributes, (OWN_OF_PARENTS if rules.child else OWN) * rho)
+        sizes = measure_by_value(queryable, sides[unit], (OWN_OF_PARENTS if rules.child else OWN) * rho, found.rows)
         share, loudest = WITHIN_CHILDREN if rules.child else WITHIN
         partners = sides[1 - unit].attributes
         spared = partners if rules.child else link_attributes

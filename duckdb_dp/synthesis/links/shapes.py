@@ -13,8 +13,7 @@ from duckdb_dp.synthesis.links.by_unit import ByUnit
 from duckdb_dp.synthesis.links.degrees import Degrees, clipped
 from duckdb_dp.synthesis.links.degrees import model as model_degrees
 from duckdb_dp.synthesis.links.linked_rows import measure_linked, shrunk
-from duckdb_dp.synthesis.links.measured_degrees import Measured, mean_power, measure_degrees
-from duckdb_dp.synthesis.links.per_unit import NoisyTable
+from duckdb_dp.synthesis.links.measured_degrees import ByGroup, Measured, mean_power, measure_degrees
 from duckdb_dp.synthesis.links.popularity import Popularity, measure_popularity, worth
 from duckdb_dp.synthesis.links.sides import Side
 
@@ -98,7 +97,7 @@ def units_of(end: int, known: Known, shape: Shape, links: float, most: int) -> B
     return ByUnit(end=end, degrees=shape.degrees, total=total, variance=known.linked_variance)
 
 
-def shape_of(known: Known, side: Side, domain: Domain, links: int, sizes: Mapping[str, NoisyTable]) -> Shape:
+def shape_of(known: Known, side: Side, domain: Domain, links: int, sizes: Mapping[str, ByGroup]) -> Shape:
     """The degrees that rows get: as measured, or of a clipped negative binomial where there is a bound alone."""
     if known is None:
         return Shape()

@@ -8,7 +8,7 @@ from typing import final
 
 import numpy as np
 
-from duckdb_dp.counting.units import classes, pairs_of, sizes_of, values_of
+from duckdb_dp.counting.units import pairs_of, values_of
 from duckdb_dp.domain.domain import Domain
 from duckdb_dp.linop import Integers
 from duckdb_dp.private import PrivateQueryable
@@ -52,20 +52,6 @@ def looked_at(domain: Domain, names: Sequence[str], widest: int = WIDEST) -> tup
         if room >= 0 and 1 < domain.sizes[name] <= widest:
             chosen.append(name)
     return tuple(name for name in names if name in chosen)
-
-
-def measure_sizes(queryable: PrivateQueryable, own: Sequence[str], rho: float) -> dict[str, NoisyTable]:
-    """For each attribute of the unit, its values by class of the number of links.
-
-    Privacy: spends rho, or nothing where there is no attribute; each table has sensitivity 1 for a unit.
-    """
-    names = looked_at(queryable.domain, own)
-    number = len(classes(queryable.rows))
-    asked = [
-        (sizes_of(queryable.rows, name), (number, queryable.domain.sizes[name]), rho / len(names) * (1 - 1e-9))
-        for name in names
-    ]
-    return dict(zip(names, measure_tables(queryable, asked), strict=True))
 
 
 def measure_structure(
