@@ -39,8 +39,8 @@ from duckdb_dp.reconstruct.grem import ResidualEstimates
 from duckdb_dp.reconstruct.measurement import LinearMeasurement, residual_measurement
 from duckdb_dp.reconstruct.mixture import Mixture
 
-TOTAL, MOST_TOTAL = 0.005, 0.04
-"""Share of the budget for the total, and most of it where it is not known to a tenth then."""
+TOTAL, MOST_TOTAL, KNOWN = 0.005, 0.04, 30.0
+"""Share of the budget for the total, and most of it where its noise is then above one part in KNOWN of it."""
 
 SINGLES, FEWEST = 0.3, 0.1
 """Most of the budget that goes to single attributes before the first round; and what goes to them however good they are."""
@@ -182,7 +182,7 @@ def start(queryable: PrivateQueryable, parts: Parts, known: ResidualEstimates) -
     known = known.added(noisy)
     rows = _rows(known)
     if parts.singles:
-        lacking = ((10 / rows) ** 2 - known.precisions[()]) * queryable.rows**2 / 2
+        lacking = ((KNOWN / rows) ** 2 - known.precisions[()]) * queryable.rows**2 / 2
         more = min(lacking, (MOST_TOTAL - TOTAL) * budget)
         if more > 0:
             again = measure_residuals(queryable, {(): 1.0}, more)

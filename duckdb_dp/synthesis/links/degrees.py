@@ -18,8 +18,8 @@ from duckdb_dp.synthesis.links.sides import Side
 SPREADS = np.geomspace(0.05, 100, 60)
 """Shapes of the negative binomial that are tried; 100 is nearly Poisson."""
 
-ROUNDS, HALVINGS, FITTED = 12, 50, 50
-"""Rounds of scaling to the tables of each attribute, halvings of the interval of a tilt, and rounds of scaling links to their sum."""
+ROUNDS, HALVINGS = 12, 50
+"""Rounds of scaling to the tables of each attribute, and halvings of the interval of a tilt."""
 
 SURE = 1.0
 """Standard deviations of its noise by which the energy of differences between values is lowered, before these are believed."""
@@ -274,14 +274,25 @@ def spread(table: Array, sizes: Integers, links: Array, rng: np.random.Generator
 
 
 def within_room(links: Array, room: Array | Integers) -> Array:
-    """Links in proportion to these as far as there is room, with the same sum if that is possible.
+    """Links in proportion to these as far as there is room, min(s links, room), with the same sum if that is possible.
+
+    Rows that should have none get links only where no others have room.
+
+    Args:
+        links: none is negative.
+        room: the most that each may get; may be infinite.
 
     Privacy: post-processing.
     """
-    total, found = float(links.sum()), links
-    for _ in range(FITTED):
-        found = np.minimum(found * (total / max(float(found.sum()), 1e-300)), room)
-    return np.asarray(found)
+    total = float(links.sum())
+    links = np.maximum(links, max(1e-12 * total / max(len(links), 1), 1e-300))
+    order = np.argsort(room / links)
+    full = np.cumsum(
+        np.append(0.0, room[order])[:-1]
+    )  # where all before one are full, s is what is left over what they want
+    scales = (total - full) / np.cumsum(links[order][::-1])[::-1]
+    (first,) = np.nonzero(scales * links[order] <= room[order])
+    return np.asarray(np.minimum(links * scales[first[0]], room) if len(first) else room, dtype=np.float64)
 
 
 def _counted(table: Array, sizes: Integers, links: Array | Integers, rng: np.random.Generator) -> Integers:

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from duckdb_dp.domain.domain import Domain
-from duckdb_dp.synthesis.links.degrees import Degrees, clipped, drawn, model, spread
-from duckdb_dp.synthesis.links.measured_degrees import Measured
+from duckdb_dp.synthesis.links.degrees import Degrees, clipped, drawn, model, spread, within_room
+from duckdb_dp.synthesis.links.measured_degrees import ByGroup, Measured
 from duckdb_dp.synthesis.links.per_unit import NoisyTable
 from duckdb_dp.synthesis.links.sides import side_of
 
@@ -53,6 +53,31 @@ def test_rows_of_thin_types_have_their_shares_too(rows: int) -> None:
     assert np.abs(sums - rows * mean).mean() < 3 * (rows if rows < 30 else 3) ** 0.5 / 20**0.5 + 0.5
 
 
+@pytest.mark.parametrize("links", [260, 500, 900, 1000, 1200])
+def test_rows_that_should_have_no_links_get_them_where_no_others_have_room(links: int) -> None:
+    """1,000 rows with one link at most, each a type of its own, of which 250 should have none, and the last ones most."""
+    expected = np.maximum(np.arange(1000) - 249.0, 0)
+    expected *= links / expected.sum()
+    counts = spread(np.full((1000, 2), 0.5), np.ones(1000, dtype=np.int64), expected, RNG(0))
+    assert counts[:, 1].sum() == min(links, 1000)
+    assert 0 <= counts[:250, 1].sum() - max(min(links, 1000) - 750, 0) <= 2
+    assert counts[600:, 1].mean() > counts[250:600, 1].mean() or links >= 750
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_links_within_their_room_are_in_proportion(seed: int) -> None:
+    rng = RNG(seed)
+    links = rng.exponential(size=50) ** 3 * (rng.random(50) < 0.8)
+    room = np.where(rng.random(50) < 0.2, [np.inf, 0.0][seed % 2], rng.exponential(size=50))
+    found = within_room(links, room)
+    assert (found <= room).all()
+    assert found.sum() == pytest.approx(min(links.sum(), room.sum()))
+    free = (links > 0) & (found < room)
+    assert np.ptp(found[free] / links[free]) < 1e-9 if free.any() else True
+    assert not free.any() or (found[links == 0] <= 1e-9 * found.sum()).all()
+    np.testing.assert_allclose(within_room(np.zeros(3), np.ones(3)), 0.0, atol=1e-200)
+
+
 def test_full_and_empty_types() -> None:
     degrees = drawn(np.full((3, 4), 0.25), np.array([5, 5, 0]), np.array([15, 0, 0]), RNG(0))
     assert degrees.tolist() == [3] * 5 + [0] * 5
@@ -72,7 +97,7 @@ def test_what_is_measured_well_is_what_rows_get() -> None:
         linked=float(sizes.sum()),
         linked_variance=1e-6,
         sizes=NoisyTable(sizes, 1e-6),
-        values={"side.kind": NoisyTable(values, 1e-6)},
+        values={"side.kind": ByGroup(noisy=NoisyTable(values, 1e-6), group=np.arange(2))},
     )
     found = model(measured, side, Domain({"side.kind": 2}), int(degrees.sum()))
     table = found.of(side)
@@ -93,7 +118,11 @@ def test_values_differ_in_links_where_that_is_above_the_noise_and_only_there() -
             linked=float(sizes.sum()),
             linked_variance=noise**2,
             sizes=NoisyTable(sizes + rng.normal(0, noise / 3, 8), (noise / 3) ** 2),
-            values={"side.kind": NoisyTable(values + rng.normal(0, noise, values.shape), noise**2)},
+            values={
+                "side.kind": ByGroup(
+                    noisy=NoisyTable(values + rng.normal(0, noise, values.shape), noise**2), group=np.arange(4)
+                )
+            },
         )
         found = model(measured, side, domain, int(degrees.sum())).of(side) @ np.arange(9)
         truth = np.array([degrees[codes[:, 0] == v].mean() for v in range(4)])

@@ -8,7 +8,7 @@ from duckdb_dp.domain.domain import Domain
 from duckdb_dp.linop import Array, Integers
 from duckdb_dp.synthesis.links.by_number import uneven
 from duckdb_dp.synthesis.links.degrees import model
-from duckdb_dp.synthesis.links.measured_degrees import Measured, mean_power, means, numbers
+from duckdb_dp.synthesis.links.measured_degrees import ByGroup, Measured, mean_power, means, numbers
 from duckdb_dp.synthesis.links.per_unit import NoisyTable
 from duckdb_dp.synthesis.links.sides import side_of
 
@@ -32,7 +32,10 @@ def measured(degrees: Integers, most: int, deviation: float, seed: int, codes: I
         return NoisyTable(table + rng.normal(0, deviation, table.shape), deviation**2)
 
     columns = [] if codes is None else zip(SIZES.items(), codes.T, strict=True)
-    values = {name: noisy(counted(degrees, most, one, size)) for (name, size), one in columns}
+    values = {
+        name: ByGroup(noisy=noisy(counted(degrees, most, one, size)), group=np.arange(size))
+        for (name, size), one in columns
+    }
     return Measured(
         rows=float(len(degrees)),
         linked=float((degrees > 0).sum() + rng.normal(0, deviation)),
@@ -132,7 +135,7 @@ def test_values_keep_their_links_under_any_bound(most: int) -> None:
         linked_variance=1e-6,
         sizes=NoisyTable(counted(degrees, most), 1e-6),
         values={
-            "side.shown": NoisyTable(counted(degrees, most, codes[:, 0], 2), 1e5)
+            "side.shown": ByGroup(noisy=NoisyTable(counted(degrees, most, codes[:, 0], 2), 1e5), group=np.arange(2))
         },  # so much that the tilt alone is believed
     )
     found = model(known, side, Domain({"side.shown": 2}), 4500).of(side) @ np.arange(most + 1)
