@@ -18,7 +18,7 @@ from duckdb_dp.synthesis.links.degrees import drawn as drawn_degrees
 from duckdb_dp.synthesis.links.popularity import Popularity, numbers, settled
 from duckdb_dp.synthesis.links.sides import Side
 from duckdb_dp.synthesis.links.swaps import Drawn, Pair, untangle
-from duckdb_dp.synthesis.links.ubs import ubs
+from duckdb_dp.synthesis.links.whole_links import by_rows
 
 RELAXED = (1.0, 1.05, 1.15, 1.4, 2.0, 1e9)
 """Factors by which the shares of linked rows are raised, one after another, until all links are different pairs."""
@@ -34,9 +34,6 @@ MANY = 0.1
 
 LARGEST = 2_000_000
 """Row types times degrees, at most, for which shares of degrees are kept."""
-
-MOVES = 200_000_000
-"""Rows of blocks that are looked at, at most, to make columns even."""
 
 
 @final
@@ -140,32 +137,6 @@ def feasible(expected: Array, left: End, right: End, m: int, distinct: bool) -> 
     return np.asarray(scaled)
 
 
-def totals(expected: Array, rng: np.random.Generator) -> Integers:
-    """Whole block totals with these expectations; their sum is that of the expectations, rounded.
-
-    Privacy: post-processing.
-    """
-    whole = np.floor(expected + 1e-9)
-    rest = np.clip(expected - whole, 0.0, 1.0).reshape(-1)
-    more = round(float(rest.sum()))
-    rounded = whole.astype(np.int64)
-    if more:
-        rounded.reshape(-1)[ubs(_scaled(rest, more), more, rng)] += 1
-    return rounded
-
-
-def _scaled(shares: Array, total: int) -> Array:
-    """Probabilities in proportion to the shares, as far as 1 allows, that add up to a total."""
-    full = np.zeros(len(shares), dtype=bool)
-    while True:
-        free = np.where(full, 0.0, shares)
-        scaled = np.where(full, 1.0, free * ((total - full.sum()) / max(float(free.sum()), 1e-300)))
-        over = scaled > 1.0
-        if not over.any():
-            return np.asarray(scaled, dtype=np.float64)
-        full |= over
-
-
 def within(blocks: Integers, expected: Array, left: End, right: End, rng: np.random.Generator) -> Integers:
     """Whole block totals within what the row types can hold: the few links above that are moved to other blocks.
 
@@ -206,7 +177,7 @@ def each_once(expected: Array, sizes: Integers, room: Array, rng: np.random.Gene
         if (held <= room * (1 + 1e-9)).all():
             break
         shares = shares * np.minimum(1.0, room / np.maximum(held, 1e-300))
-    return _by_rows(shares, sizes, shares.sum(axis=0), rng)
+    return by_rows(shares, sizes, shares.sum(axis=0), rng)
 
 
 def filled(
@@ -223,47 +194,7 @@ def filled(
     Privacy: post-processing.
     """
     shares = np.minimum(np.maximum(expected, 1e-12 * max(float(expected.max()), 1e-300)), most)
-    return _by_rows(scaled_to(shares, lefts, rights, most), lefts, rights, rng, most)
-
-
-def _by_rows(
-    shares: Array, lefts: Array | Integers, rights: Array, rng: np.random.Generator, most: Array | float = np.inf
-) -> Integers:
-    """Whole block totals with these row sums, and column sums near these."""
-    blocks, single = np.zeros(shares.shape, dtype=np.int64), np.flatnonzero(lefts == 1)
-    # One link is drawn by the shares alone, for all rows that have one together: a child's row is often a type of its own.
-    ends = np.cumsum(shares[single], axis=1)
-    places = (ends <= (rng.random(len(single)) * ends[:, -1])[:, None]).sum(axis=1)
-    blocks[single, np.minimum(places, shares.shape[1] - 1)] = 1
-    for k in np.flatnonzero(lefts > 1):
-        n = int(lefts[k])
-        blocks[k] = totals(shares[k] * (n / shares[k].sum()), rng)
-        blocks[k, int(np.argmax(shares[k]))] += n - int(blocks[k].sum())
-    _even(blocks, shares, rights, rng, most)
-    return blocks
-
-
-def _even(
-    blocks: Integers, shares: Array, columns: Array, rng: np.random.Generator, most: Array | float = np.inf
-) -> None:
-    """Move links within rows of blocks, in place, until each column has what it should have, up to rounding.
-
-    Rounding row by row leaves columns that differ by the square root of their sum; then a type of one row, say, has no link
-    where it should have one.
-    """
-    ends = np.rint(np.cumsum(columns)).astype(np.int64)
-    missing = np.diff(ends, prepend=0) - blocks.sum(axis=0)
-    more, less = (np.repeat(np.arange(len(missing)), np.maximum(sign * missing, 0)) for sign in (1, -1))
-    number = min(len(more), len(less), MOVES // max(len(blocks), 1))
-    more, less = rng.permutation(more)[:number], rng.permutation(less)[:number]
-    room = np.broadcast_to(most, blocks.shape)
-    for to, of in zip(more.tolist(), less.tolist(), strict=True):
-        free = (blocks[:, of] > 0) & (blocks[:, to] < room[:, to])
-        ends_at = np.cumsum(np.where(free, shares[:, to], 0.0))
-        if ends_at[-1] > 0:
-            k = min(int(np.searchsorted(ends_at, rng.random() * ends_at[-1], side="right")), len(blocks) - 1)
-            blocks[k, of] -= 1
-            blocks[k, to] += 1
+    return by_rows(scaled_to(shares, lefts, rights, most), lefts, rights, rng, most)
 
 
 def assign_rows(

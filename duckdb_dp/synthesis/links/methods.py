@@ -12,13 +12,13 @@ from duckdb_dp.linop import Array, Integers
 from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.synthesis.links.adaptive_links import Learned, learn_links
+from duckdb_dp.synthesis.links.alike_tiles import alike_tiles
 from duckdb_dp.synthesis.links.assign_links import (
     End,
     assign_rows,
     each_once,
     feasible,
     filled,
-    totals,
     with_counts,
     with_numbers,
     within,
@@ -38,8 +38,9 @@ from duckdb_dp.synthesis.links.pair_groups import Wanted
 from duckdb_dp.synthesis.links.repeats import pairs_repeat
 from duckdb_dp.synthesis.links.shapes import Shape, measure_rows, shape_of, units_of
 from duckdb_dp.synthesis.links.sides import Side
-from duckdb_dp.synthesis.links.tiles import Tiles, part, sampled, small
-from duckdb_dp.synthesis.links.whole import whole
+from duckdb_dp.synthesis.links.tiles import Tiles, part, sampled, small, tiles_of
+from duckdb_dp.synthesis.links.whole import Whole, whole
+from duckdb_dp.synthesis.links.whole_links import totals
 from duckdb_dp.synthesis.links.within import Structure, keep_structure, measure_structure
 
 METHODS = ("auto", "paper", "sliced")
@@ -291,9 +292,9 @@ def _draw(
 ) -> tuple[Integers, Integers]:
     """Links of all tiles together, by position in the whole tables, sorted by the left row."""
     everything = None if small(left, right) else whole(domain, (left, right), learned, by_unit, rng)
-    tiles = Tiles(left, right, size, None if everything is None else everything.spread, rng)
+    tiles = _tiles(domain, everything, (left, right), size, rules.child and shapes[1].popularity is None, rng)
     drawn: list[tuple[Integers, Integers]] = []
-    for (lefts, rights), number in track(list(zip(tiles, tiles.shares(size), strict=True)), "drawing links"):
+    for (lefts, rights), number in track(tiles, "drawing links"):
         sides = (left, right) if len(tiles) == 1 else (part(left, lefts), part(right, rights))
         bounds = (1 if rules.child else left.max_degree, right.max_degree)
         ends = [
@@ -319,6 +320,17 @@ def _draw(
     left_rows, right_rows = (np.concatenate(rows) for rows in zip(*drawn, strict=True))
     order = np.lexsort((right_rows, left_rows)) if len(tiles) > 1 else slice(None)
     return left_rows[order], right_rows[order]
+
+
+def _tiles(
+    domain: Domain, everything: Whole | None, sides: tuple[Side, Side], size: int, alike: bool, rng: np.random.Generator
+) -> list[tuple[tuple[Integers, Integers], int]]:
+    """The rows of both sides that are linked together, and how many links they have; ``alike`` keeps rows that are alike together."""
+    count = tiles_of(*sides, size)
+    if everything is not None and alike and count > 1:
+        return [(tile, len(tile[0])) for tile in alike_tiles(domain, sides, everything, count, rng)]
+    tiles = Tiles(*sides, size, None if everything is None else everything.spread, rng)
+    return list(zip(tiles, tiles.shares(size).tolist(), strict=True))
 
 
 def _draw_tile(

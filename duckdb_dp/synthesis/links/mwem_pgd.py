@@ -11,11 +11,11 @@ from duckdb_dp.private import Candidate, PrivateQueryable
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.reconstruct.measurement import LinearMeasurement
 from duckdb_dp.synthesis.links.adaptive_links import TOTAL, Learned
-from duckdb_dp.synthesis.links.assign_links import totals
 from duckdb_dp.synthesis.links.blocks import Blocks
 from duckdb_dp.synthesis.links.learner import measure_total, workloads
 from duckdb_dp.synthesis.links.pgd import Queries, solve
 from duckdb_dp.synthesis.links.sides import Side
+from duckdb_dp.synthesis.links.whole_links import totals
 
 ROUNDS, SELECTED, SELECTING = 15, 3, 0.2
 """The paper's defaults: iterations T, workloads per iteration K, and alpha, the share that pays for selecting them."""

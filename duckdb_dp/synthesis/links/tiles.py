@@ -60,7 +60,7 @@ class Tiles:
         self, left: Side, right: Side, links: int, held: Sequence[Array] | None, rng: np.random.Generator
     ) -> None:
         self.left, self.right = left, right
-        count = 1 if len(left.types) * len(right.types) <= DRAWN else _count(left, right, links)
+        count = tiles_of(left, right, links)
         even = [np.zeros(len(side.rows)) for side in (left, right)]
         self._rows = [_parts(of, count, rng) for of in held or even]
 
@@ -78,7 +78,10 @@ class Tiles:
         return np.asarray(np.diff(ends, prepend=0), dtype=np.int64)
 
 
-def _count(left: Side, right: Side, links: int) -> int:
+def tiles_of(left: Side, right: Side, links: int) -> int:
+    """How many tiles two sides make."""
+    if len(left.types) * len(right.types) <= DRAWN:
+        return 1
     sizes = [len(left.rows), len(right.rows)]
     most = max(1, min(sizes[0] * sizes[1] // (SPARSE * max(links, 1)), *sizes))
     count = 1

@@ -17,7 +17,6 @@ from duckdb_dp.synthesis.links.assign_links import (
     each_once,
     feasible,
     filled,
-    totals,
     with_counts,
     within,
 )
@@ -26,6 +25,7 @@ from duckdb_dp.synthesis.links.evidence import residual_estimates
 from duckdb_dp.synthesis.links.learner import workloads
 from duckdb_dp.synthesis.links.methods import links
 from duckdb_dp.synthesis.links.sides import side_of
+from duckdb_dp.synthesis.links.whole_links import totals
 from duckdb_dp.testing import NoNoise, SeededEntropy
 
 RNG = np.random.default_rng(5)
