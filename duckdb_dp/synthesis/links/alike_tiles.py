@@ -44,8 +44,10 @@ def alike_tiles(
     for i, tile in enumerate(tiles):
         of[tile] = i
     held = np.maximum(everything.spread[1], 0.0)
-    room = np.full(count, np.inf) if right.max_degree is None else np.bincount(of) * float(right.max_degree)
-    free = up_to(np.bincount(of, held) + 1e-9 * float(held.mean()), children, room)
+    most = np.inf if right.max_degree is None else float(right.max_degree)
+    room = np.asarray(np.bincount(of, minlength=count) * most, dtype=np.float64)
+    wanted = np.asarray(np.bincount(of, held, count) + 1e-9 * float(held.mean()), dtype=np.float64)
+    free = up_to(wanted, children, room)
     each = max(1, min(SEEN, LOOKED // max(children, 1)) // count)
     seen = np.concatenate([rng.choice(tile, min(each, len(tile)), replace=False) for tile in tiles])
     weights, parents = np.zeros((len(right.types), count)), part(right, seen)
