@@ -7,10 +7,10 @@ import numpy as np
 from duckdb_dp.domain.domain import Domain
 from duckdb_dp.linop import Array, Integers
 from duckdb_dp.synthesis.links.assign_links import filled
+from duckdb_dp.synthesis.links.room import within_room
 from duckdb_dp.synthesis.links.sides import Side
 from duckdb_dp.synthesis.links.tiles import DRAWN, part
 from duckdb_dp.synthesis.links.whole import Whole
-from duckdb_dp.synthesis.links.whole_links import up_to
 
 SEEN = 1_500
 """Rows of each side by which parents are put in order, and parents that stand for those of all tiles."""
@@ -47,7 +47,7 @@ def alike_tiles(
     most = np.inf if right.max_degree is None else float(right.max_degree)
     room = np.asarray(np.bincount(of, minlength=count) * most, dtype=np.float64)
     wanted = np.asarray(np.bincount(of, held, count) + 1e-9 * float(held.mean()), dtype=np.float64)
-    free = up_to(wanted, children, room)
+    free = within_room(wanted, room, children)
     each = max(1, min(SEEN, LOOKED // max(children, 1)) // count)
     seen = np.concatenate([rng.choice(tile, min(each, len(tile)), replace=False) for tile in tiles])
     weights, parents = np.zeros((len(right.types), count)), part(right, seen)

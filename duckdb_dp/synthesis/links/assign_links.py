@@ -13,9 +13,10 @@ import numpy as np
 
 from duckdb_dp.linop import Array, Integers
 from duckdb_dp.synthesis.links.blocks import scaled_to
-from duckdb_dp.synthesis.links.degrees import Degrees, arranged, balance, in_order, spread, thin, within_room
+from duckdb_dp.synthesis.links.degrees import Degrees, arranged, balance, in_order, spread, thin
 from duckdb_dp.synthesis.links.degrees import drawn as drawn_degrees
 from duckdb_dp.synthesis.links.popularity import Popularity, numbers, settled
+from duckdb_dp.synthesis.links.room import within_room
 from duckdb_dp.synthesis.links.sides import Side
 from duckdb_dp.synthesis.links.swaps import Drawn, Pair, untangle
 from duckdb_dp.synthesis.links.whole_links import by_rows

@@ -13,6 +13,7 @@ from duckdb_dp.reconstruct.nonneg import simplex
 from duckdb_dp.synthesis.links.linked_rows import shrunk
 from duckdb_dp.synthesis.links.measured_degrees import Measured, means, numbers
 from duckdb_dp.synthesis.links.per_unit import NoisyTable
+from duckdb_dp.synthesis.links.room import within_room
 from duckdb_dp.synthesis.links.sides import Side
 
 SPREADS = np.geomspace(0.05, 100, 60)
@@ -271,28 +272,6 @@ def spread(table: Array, sizes: Integers, links: Array, rng: np.random.Generator
         missing -= len(chosen) * int(np.sign(missing))
     balance(counts, goal, rng)
     return counts
-
-
-def within_room(links: Array, room: Array | Integers) -> Array:
-    """Links in proportion to these as far as there is room, min(s links, room), with the same sum if that is possible.
-
-    Rows that should have none get links only where no others have room.
-
-    Args:
-        links: none is negative.
-        room: the most that each may get; may be infinite.
-
-    Privacy: post-processing.
-    """
-    total = float(links.sum())
-    links = np.maximum(links, max(1e-12 * total / max(len(links), 1), 1e-300))
-    order = np.argsort(room / links)
-    full = np.cumsum(
-        np.append(0.0, room[order])[:-1]
-    )  # where all before one are full, s is what is left over what they want
-    scales = (total - full) / np.cumsum(links[order][::-1])[::-1]
-    (first,) = np.nonzero(scales * links[order] <= room[order])
-    return np.asarray(np.minimum(links * scales[first[0]], room) if len(first) else room, dtype=np.float64)
 
 
 def _counted(table: Array, sizes: Integers, links: Array | Integers, rng: np.random.Generator) -> Integers:

@@ -3,6 +3,7 @@
 import numpy as np
 
 from duckdb_dp.linop import Array, Integers
+from duckdb_dp.synthesis.links.room import within_room
 from duckdb_dp.synthesis.links.ubs import ubs
 
 MOVES = 200_000_000
@@ -22,20 +23,8 @@ def totals(expected: Array, rng: np.random.Generator) -> Integers:
     more = round(float(rest.sum()))
     rounded = whole.astype(np.int64)
     if more:
-        rounded.reshape(-1)[ubs(_scaled(rest, more), more, rng)] += 1
+        rounded.reshape(-1)[ubs(within_room(rest, 1.0, more), more, rng)] += 1
     return rounded
-
-
-def _scaled(shares: Array, total: int) -> Array:
-    """Probabilities in proportion to the shares, as far as 1 allows, that add up to a total."""
-    full = np.zeros(len(shares), dtype=bool)
-    while True:
-        free = np.where(full, 0.0, shares)
-        scaled = np.where(full, 1.0, free * ((total - full.sum()) / max(float(free.sum()), 1e-300)))
-        over = scaled > 1.0
-        if not over.any():
-            return np.asarray(scaled, dtype=np.float64)
-        full |= over
 
 
 def by_rows(
@@ -71,10 +60,10 @@ def by_rows(
 
 def _of_row(shares: Array, links: int, free: Array, to_come: Array, room: Array, rng: np.random.Generator) -> Integers:
     """Whole links of one row of blocks, so many together."""
-    whole = totals(up_to(shares * _factors(free, to_come), links, np.minimum(np.maximum(free, 0.0), room)), rng)
+    whole = totals(within_room(shares * _factors(free, to_come), np.minimum(np.maximum(free, 0.0), room), links), rng)
     over = links - int(whole.sum())
     if over:  # what is free holds too few
-        whole += totals(up_to(np.where(whole < room, shares, 0.0), over, np.minimum(room - whole, over)), rng)
+        whole += totals(within_room(np.where(whole < room, shares, 0.0), np.minimum(room - whole, over), over), rng)
         whole[int(np.argmax(shares))] += links - int(whole.sum())
     return whole
 
@@ -105,18 +94,6 @@ def _singles(
 def _factors(free: Array, to_come: Array) -> Array:
     """By what each column's shares are multiplied, so that rows to come fill what is free."""
     return np.asarray(np.maximum(free, 0.0) / np.maximum(to_come, 1e-9))
-
-
-def up_to(wanted: Array, links: int, room: Array) -> Array:
-    """Links in proportion to the wanted ones as far as there is room, so many together if that is possible."""
-    full = np.zeros(len(wanted), dtype=bool)
-    while True:
-        rest = np.where(full, 0.0, wanted)
-        scaled = np.where(full, room, rest * ((links - room[full].sum()) / max(float(rest.sum()), 1e-300)))
-        over = ~full & (scaled > room)
-        if not over.any():
-            return np.asarray(np.maximum(scaled, 0.0), dtype=np.float64)
-        full |= over
 
 
 def _even(

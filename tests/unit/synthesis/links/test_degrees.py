@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from duckdb_dp.domain.domain import Domain
-from duckdb_dp.synthesis.links.degrees import Degrees, clipped, drawn, model, spread, within_room
+from duckdb_dp.synthesis.links.degrees import Degrees, clipped, drawn, model, spread
 from duckdb_dp.synthesis.links.measured_degrees import ByGroup, Measured
 from duckdb_dp.synthesis.links.per_unit import NoisyTable
+from duckdb_dp.synthesis.links.room import within_room
 from duckdb_dp.synthesis.links.sides import side_of
 
 RNG = np.random.default_rng
