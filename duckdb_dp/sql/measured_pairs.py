@@ -21,16 +21,19 @@ Note = tuple[str, str, Sequence[Clique]]
 
 
 def too_large_note(request: Request) -> str | None:
-    """Which pairs have too many cells to be measured, and what would help; None where there are none.
+    """Which pairs have too many cells to be measured, and what would help; which dates keep their difference. None where there are none.
 
     Privacy: depends on public facts only.
     """
-    if not (pairs := _too_large(request)):
-        return None
-    return (
-        "pairs of too many cells keep no relation but what other pairs imply, unless dp_attribute gives them a larger step or "
-        f"fewer bins: {_listed(pairs)}"
-    )
+    notes, apart = [], links.apart(request) if request.function == dp_links.FUNCTION.name else []
+    if apart:
+        notes.append(f"of dates and times it is kept how far they are apart, to a factor of 2: {_listed(apart)}")
+    if pairs := _too_large(request):
+        notes.append(
+            "pairs of too many cells keep no relation but what other pairs imply, unless dp_attribute gives them a larger step or "
+            f"fewer bins: {_listed(pairs)}"
+        )
+    return "; ".join(notes) or None
 
 
 def pairs_note(session: Session, request: Request) -> str | None:

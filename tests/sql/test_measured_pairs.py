@@ -70,12 +70,21 @@ def notes(db: Any, call: str) -> dict[str, str]:
     return {row[1]: row[-1] or "" for row in db(f"CALL dp_synthesize_database({call})")}
 
 
-def test_two_dates_by_day_across_a_link_are_named_with_what_would_keep_them(db: Any) -> None:
-    """Before anything is drawn, and in the row of the step after it; not once their steps are larger."""
-    db(VISITS)
-    said = (
+@pytest.mark.parametrize("dates", [True, False])
+def test_two_days_across_a_link_are_named_with_what_keeps_them(db: Any, dates: bool) -> None:
+    """Before anything is drawn, and in the row of the step after it; numbers not once their steps are larger, and dates by their difference."""
+    as_numbers = (
+        VISITS.replace(DAYS, "low := 0, high := 365").replace("DATE '2020-01-01' + ", "").replace("DATE", "INT")
+    )
+    db(VISITS if dates else as_numbers)
+    large = (
         "pairs of too many cells keep no relation but what other pairs imply, unless dp_attribute gives them a larger step or fewer "
         "bins: guests.born x events.held"
+    )
+    said = (
+        "of dates and times it is kept how far they are apart, to a factor of 2: guests.born x events.held"
+        if dates
+        else large
     )
     asked = "'main', target := 'syn', tables := ['guests', 'visits', 'events'], rho := 1"
 
@@ -90,7 +99,8 @@ def test_two_dates_by_day_across_a_link_are_named_with_what_would_keep_them(db: 
     assert done.count("guests.born x events.held") == 1
     assert said in done
     for table, column in (("guests", "born"), ("events", "held")):
-        db(f"CALL dp_attribute('{table}', '{column}', {DAYS}, step := INTERVAL 7 DAY)")
+        wide = f"{DAYS}, step := INTERVAL 7 DAY" if dates else "low := 0, high := 365, step := 7"
+        db(f"CALL dp_attribute('{table}', '{column}', {wide})")
     assert "too many cells" not in explained()
 
 

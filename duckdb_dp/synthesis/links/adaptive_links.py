@@ -14,7 +14,7 @@ from duckdb_dp.synthesis.links.blocks import Blocks
 from duckdb_dp.synthesis.links.fit import Tilt, Wanted, together
 from duckdb_dp.synthesis.links.follow_matches import follow_matches
 from duckdb_dp.synthesis.links.learner import FINE, Learner, measure_total, start
-from duckdb_dp.synthesis.links.matches import Match
+from duckdb_dp.synthesis.links.matches import Compared
 
 TOTAL, AGAIN, EXPLORE, PROBES, LOW, HIGH = 0.05, 0.08, 0.12, 0.10, 0.20, 0.25
 """Shares of the budget: the total; again, where it is vague; all one-way residuals alike; probes; then steps that go to
@@ -65,7 +65,7 @@ def learn_links(
     one_parent: bool = False,
     known: tuple[Array, float] | None = None,
     per_unit: int = 0,
-    matches: Sequence[Match] = (),
+    matches: Sequence[Compared] = (),
     track: Track = silent,
 ) -> Learned:
     """Measure and fit links.
@@ -84,7 +84,7 @@ def learn_links(
             for independent ones, whose number is measured.
         per_unit: what the links of a unit weigh together at most, in what is measured and in ``known``, of which the left side is
             the unit's; 0: as many as they are.
-        matches: attributes of both sides that links may match in.
+        matches: attributes of both sides that links may match in, and dates that may be so far apart.
         track: shows progress.
 
     Source: [RS25] Alg. 4, with the choices of `docs/mechanisms/links.md`.
@@ -130,7 +130,7 @@ def learn_links(
         total=total,
         spent=learner.spent,
         alone=learner.alone(k),
-        unmeasured=learner.unmeasured(),
+        unmeasured=[pair for pair in learner.unmeasured() if pair not in matched],
     )
 
 

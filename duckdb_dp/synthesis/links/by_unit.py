@@ -17,7 +17,7 @@ from duckdb_dp.synthesis.links.blocks import Blocks, scaled_to
 from duckdb_dp.synthesis.links.by_number import lifted
 from duckdb_dp.synthesis.links.degrees import Degrees
 from duckdb_dp.synthesis.links.fit import Tilt, across, fit, tilted, together
-from duckdb_dp.synthesis.links.matches import Match
+from duckdb_dp.synthesis.links.matches import Compared
 from duckdb_dp.synthesis.links.per_unit import measure_tables
 from duckdb_dp.synthesis.links.sides import Side, coordinates
 from duckdb_dp.synthesis.links.within import Structure
@@ -118,7 +118,7 @@ def learn_by_unit(
     sides: Sequence[Side],
     structure: Structure | None,
     rho: float,
-    matches: Sequence[Match] = (),
+    matches: Sequence[Compared] = (),
     track: Track = silent,
 ) -> tuple[Learned, ByUnit]:
     """What links of units go to: their shares, and then how links differ from what these predict; with the unit's side on the left.
@@ -133,7 +133,7 @@ def learn_by_unit(
         sides: both sides, the left one first.
         structure: values by the number of links, where they were measured.
         rho: what may be spent.
-        matches: attributes of both sides that links may match in.
+        matches: attributes of both sides that links may match in, and dates that may be so far apart.
         track: shows progress.
 
     Privacy: spends rho at most.

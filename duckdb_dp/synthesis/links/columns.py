@@ -17,6 +17,7 @@ from duckdb_dp.request import Request, units
 from duckdb_dp.synthesis.base import Run, SyntheticTable, contents, ends, generator
 from duckdb_dp.synthesis.database import Reference
 from duckdb_dp.synthesis.links import learner, mwem_pgd
+from duckdb_dp.synthesis.links.gaps import gaps_of, pairs_of
 from duckdb_dp.synthesis.links.hierarchy import NOBODY, hierarchy
 from duckdb_dp.synthesis.links.linked_rows import linked_rows
 from duckdb_dp.synthesis.links.matches import matches_of
@@ -200,7 +201,14 @@ def too_large(request: Request) -> list[Clique]:
     across = learner.too_large if request.mechanism == DEFAULT else mwem_pgd.too_large
     asked = [] if unit_side(request) is not None else candidates(domain, own, (*left, *right))
     held = set(countable(domain, asked))
-    return [*across(domain, left, right), *(pair for pair in asked if pair not in held)]
+    large, differing = across(domain, left, right), apart(request)
+    return [*(pair for pair in large if pair not in differing), *(pair for pair in asked if pair not in held)]
+
+
+def apart(request: Request) -> list[Clique]:
+    """The pairs of dates or times across the sides that are measured by how far they are apart; public."""
+    left, right = (side_attributes(request, end) for end in (0, 1))
+    return pairs_of(left, right) if request.mechanism == DEFAULT else []
 
 
 def check_promise(request: Request, bound_holds: bool) -> None:
@@ -267,6 +275,7 @@ def links_of(
         rows=options.get("rows"),
         rules=rules,
         matches=matches_of(side_attributes(request, 0), side_attributes(request, 1)),
+        gaps=gaps_of(side_attributes(request, 0), side_attributes(request, 1)),
         link_attributes=[attribute.name for attribute in link_attributes(request)],
         method=request.mechanism,
         unit=unit_side(request),

@@ -1,4 +1,4 @@
-"""Links that follow whether their ends match: measured after single attributes, and before anything is learnt of pairs."""
+"""Links that follow whether their ends match, or how far apart they are: measured after single attributes, and before anything of pairs."""
 
 from collections.abc import Sequence
 
@@ -6,29 +6,30 @@ import numpy as np
 
 from duckdb_dp.counting.units import capped_of, weight_of
 from duckdb_dp.domain.domain import Clique
-from duckdb_dp.linop import Array, Centring, Measurable
+from duckdb_dp.linop import Array, Centring, Integers, Measurable
 from duckdb_dp.synthesis.links.blocks import Blocks
 from duckdb_dp.synthesis.links.fit import Tilt, tilted
 from duckdb_dp.synthesis.links.learner import Learner
-from duckdb_dp.synthesis.links.matches import Match, merged
+from duckdb_dp.synthesis.links.matches import Compared, merged
 from duckdb_dp.synthesis.links.per_unit import PerUnit
 from duckdb_dp.synthesis.links.sides import coordinates
 
-STEEPEST, HALVINGS, SCALED = 12.0, 40, 30
-"""Logarithm of the largest ratio of links that match to others, halvings of its interval, and rounds of scaling for each."""
+STEEPEST, SCALED, CLOSE = 12.0, 100, 1e-3
+"""Logarithm of the largest ratio of links of a class to those by chance, rounds of scaling, and by how much the last round changes it."""
 
 LOUD = 0.05
-"""Standard deviation of the noise of a match, over all links, above which it is not measured: few links differ more from chance."""
+"""Standard deviation of the noise of a class, over all links, above which nothing is measured: few links differ more from chance."""
 
 SIZES, CHANCE_ALONE = np.concatenate([[0.0], np.geomspace(0.003, 0.3, 13)]), 0.5
-"""How far, over all links, the number of those that match may be from chance, and how likely it is that they match by chance alone."""
+"""How far, over all links, the number of those of a class may be from chance, and how likely it is that they are in it by chance alone."""
 
 
-def follow_matches(learner: Learner, matches: Sequence[Match], rho: float) -> Tilt:
-    """Measure how many links match, and change the links around which all else is fitted accordingly: the change, as a tilt.
+def follow_matches(learner: Learner, matches: Sequence[Compared], rho: float) -> Tilt:
+    """Measure how many links match, or are so far apart, and change the links around which all else is fitted accordingly, as a tilt.
 
-    A pair of attributes of n values each has (n - 1)^2 numbers, and its match one, which is known at budgets at which these are not.
-    What is measured is shrunk towards the number of links that match by chance, by how much of the difference is noise.
+    A pair of attributes of n values each has (n - 1)^2 numbers, its match one, and the difference of two dates about 2 log n. They are
+    known at budgets at which the pair is not. What is measured is shrunk towards the number of links of each class by chance, by how
+    much of the difference is noise.
 
     Privacy: spends rho.
     """
@@ -38,13 +39,15 @@ def follow_matches(learner: Learner, matches: Sequence[Match], rho: float) -> Ti
     if not (looked_at := matches[: int(clear)]):
         return found
     links = learner.fitted(1)[0]
-    for match, (number, variance) in zip(looked_at, _measured(learner, looked_at, rho), strict=True):
-        pair, same = _toward(blocks, match)
+    for match, (numbers, variance) in zip(looked_at, _measured(learner, looked_at, rho), strict=True):
+        pair, classes = _toward(blocks, match)
         table = blocks.marginal(links, pair)
-        expected = float((table * same).sum())
-        gap, noise = number - expected, variance + _error(learner, pair, same, table)
-        power = _power(table, same, expected + _kept(gap, noise, learner.total) * gap)
-        change = power * coordinates(same[None])[0]
+        expected = np.bincount(classes.reshape(-1), table.reshape(-1), match.size)
+        noises = variance + _errors(learner, pair, classes, table, match.size)
+        gaps = numbers - expected
+        kept = [_kept(gap, noise, learner.total) for gap, noise in zip(gaps, noises, strict=True)]
+        powers = _powers(table, classes, np.asarray(expected + kept * gaps, dtype=np.float64))
+        change = coordinates(powers[classes][None])[0]
         learner.base, links = (
             tilted(blocks, before, {pair: change}, one_parent=learner.one_parent) for before in (learner.base, links)
         )
@@ -53,15 +56,15 @@ def follow_matches(learner: Learner, matches: Sequence[Match], rho: float) -> Ti
     return found
 
 
-def _measured(learner: Learner, matches: Sequence[Match], rho: float) -> list[tuple[float, float]]:
-    """(links that match, the variance of the noise) of each match.
+def _measured(learner: Learner, matches: Sequence[Compared], rho: float) -> list[tuple[Array, float]]:
+    """(links of each class, the variance of the noise) of each match.
 
     Privacy: spends rho.
     """
     queryable, share = learner.queryable, rho / len(matches) * (1 - 1e-12)
     asked = list[tuple[Clique, Measurable, float]]()
     for match in matches:
-        clique, query = merged(queryable.domain, matches, (match.name,), Centring((2,)))
+        clique, query = merged(queryable.domain, matches, (match.name,), Centring((match.size,)))
         if learner.per_unit:
             clique = capped_of(clique, learner.per_unit)
             query = PerUnit(query, weight_of(clique), queryable.rows)
@@ -69,7 +72,10 @@ def _measured(learner: Learner, matches: Sequence[Match], rho: float) -> list[tu
     scale = max(learner.per_unit, 1)
     found = queryable.answer_all(asked)
     learner.spent["matches"] = learner.spent.get("matches", 0.0) + share * len(matches)
-    return [(float(answers[1]) * scale + learner.total / 2, variance * scale**2) for answers, variance in found]
+    return [
+        (answers * scale + learner.total / match.size, variance * scale**2)
+        for match, (answers, variance) in zip(matches, found, strict=True)
+    ]
 
 
 def _kept(gap: float, noise: float, total: float) -> float:
@@ -83,42 +89,41 @@ def _kept(gap: float, noise: float, total: float) -> float:
     return float(likely @ (prior / (prior + noise)) / likely.sum())
 
 
-def _toward(blocks: Blocks, match: Match) -> tuple[Clique, Array]:
-    """(the attributes, that of the blocks' left side first; where they are the same)."""
-    same = match.same.astype(np.float64)
+def _toward(blocks: Blocks, match: Compared) -> tuple[Clique, Integers]:
+    """(the attributes, that of the blocks' left side first; the class of each pair of their values)."""
     if match.left in blocks.right.attributes:
-        return (match.right, match.left), same.T
-    return (match.left, match.right), same
+        return (match.right, match.left), match.classes.T
+    return (match.left, match.right), match.classes
 
 
-def _error(learner: Learner, pair: Clique, same: Array, table: Array) -> float:
-    """The variance of how many more links match than by chance, as single attributes are not known exactly, nor the total."""
-    total = float(table.sum())
-    variance = learner.total_relative_variance * (total / 2 - float((table * same).sum())) ** 2
+def _errors(learner: Learner, pair: Clique, classes: Integers, table: Array, size: int) -> Array:
+    """The variance of how many links of each class there are by chance, as single attributes are not known exactly, nor the total."""
+    total, flat = float(table.sum()), classes.reshape(-1)
+    by_chance = np.bincount(flat, table.reshape(-1), size)
+    variances = learner.total_relative_variance * (total / size - by_chance) ** 2
     for axis, name in enumerate(pair):
-        one = learner.residuals.get((name,))
-        held = table.sum(axis=1 - axis)
-        if one is not None:
-            chance = (table * same).sum(axis=1 - axis) / np.maximum(held, 1e-300)
-            variance += one.uncertainty(held) * float(((chance - chance.mean()) ** 2).sum())
-    return variance
+        if (one := learner.residuals.get((name,))) is None:
+            continue
+        held, places = table.sum(axis=1 - axis), np.arange(table.shape[axis])
+        codes = (classes + size * (places[None, :] if axis else places[:, None])).reshape(-1)
+        chance = np.bincount(codes, table.reshape(-1), size * len(held)).reshape(len(held), size)
+        chance = chance / np.maximum(held, 1e-300)[:, None]
+        variances += one.uncertainty(held) * ((chance - chance.mean(axis=0)) ** 2).sum(axis=0)
+    return np.asarray(variances)
 
 
-def _power(table: Array, same: Array, number: float) -> float:
-    """The logarithm of the factor for links that match with which so many of them do, and single attributes stay as they are."""
-    rows, columns = table.sum(axis=1), table.sum(axis=0)
-    right = np.ones(table.shape[1])
-
-    def matching(power: float) -> float:
-        nonlocal right
-        tried = table * np.exp(power * same)
-        for _ in range(SCALED):
-            left = rows / np.maximum(tried @ right, 1e-300)
-            right = columns / np.maximum(left @ tried, 1e-300)
-        return float(left @ (tried * same) @ right)
-
-    low, high = -STEEPEST, STEEPEST
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if matching(middle) < number else (low, middle)
-    return (low + high) / 2
+def _powers(table: Array, classes: Integers, numbers: Array) -> Array:
+    """The logarithms of the factors of links of each class with which so many are in each, and single attributes stay as they are."""
+    rows, columns, flat, size = table.sum(axis=1), table.sum(axis=0), classes.reshape(-1), len(numbers)
+    wanted = np.maximum(numbers, 1e-6 * float(table.sum()))
+    wanted *= float(table.sum()) / float(wanted.sum())
+    powers, right = np.zeros(size), np.ones(table.shape[1])
+    for _ in range(SCALED):
+        tried = table * np.exp(powers)[classes]
+        left = rows / np.maximum(tried @ right, 1e-300)
+        right = columns / np.maximum(left @ tried, 1e-300)
+        held = np.bincount(flat, (left[:, None] * tried * right).reshape(-1), size)
+        before, powers = powers, np.clip(powers + np.log(wanted / np.maximum(held, 1e-300)), -STEEPEST, STEEPEST)
+        if np.abs(powers - before).max() <= CLOSE:
+            break
+    return np.asarray(powers)

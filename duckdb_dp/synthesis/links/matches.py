@@ -11,6 +11,7 @@ import numpy as np
 from duckdb_dp.domain.domain import Attribute, Clique, Domain
 from duckdb_dp.domain.types.base import number_of
 from duckdb_dp.linop import Grouped, Integers, Measurable
+from duckdb_dp.synthesis.links.gaps import Gap
 
 MOST = 4
 """Matches that are looked at: each has its share of noise."""
@@ -41,6 +42,16 @@ class Match:
     def name(self) -> str:
         """A name that no attribute has."""
         return f"\0{self.left} = {self.right}"
+
+    @property
+    def classes(self) -> Integers:
+        """``same``, as of ``Gap``."""
+        return self.same
+
+    @property
+    def size(self) -> int:
+        """Links match or not."""
+        return 2
 
     def codes(self, ends: Mapping[str, Integers]) -> Integers:
         """1 for each link whose ends match, else 0."""
@@ -90,14 +101,18 @@ def _values(attribute: Attribute) -> list[Any]:
     return [label if attribute.kind != "bins" and number_of(label) is not None else (kind, label) for label in labels]
 
 
-def extended(domain: Domain, matches: Sequence[Match]) -> Domain:
-    """The attributes with the matches as attributes of two values."""
-    return Domain({**domain.sizes, **{match.name: 2 for match in matches}})
+Compared = Match | Gap
+"""What is worked out of an attribute of each end of a link."""
+
+
+def extended(domain: Domain, matches: Sequence[Compared]) -> Domain:
+    """The attributes with the matches as attributes of two values, and differences as attributes of their classes."""
+    return Domain({**domain.sizes, **{match.name: match.size for match in matches}})
 
 
 def merged(
     domain: Domain,
-    matches: Sequence[Match],
+    matches: Sequence[Compared],
     clique: Clique,
     query: Measurable,
     within: Mapping[str, Integers] = MappingProxyType({}),
@@ -120,12 +135,14 @@ def merged(
     for name in clique:
         code = known[name].codes(codes) if name in known else codes[name]
         code = within[name][code] if name in within else code
-        size = 2 if name in known else int(within[name][-1]) + 1 if name in within else domain.sizes[name]
+        size = (
+            known[name].size if name in known else int(within[name][-1]) + 1 if name in within else domain.sizes[name]
+        )
         group, groups = group * size + code, groups * size
     return counted, Grouped(query, group.reshape(-1), groups)
 
 
-def counted_by(domain: Domain, matches: Sequence[Match], clique: Clique) -> Clique:
+def counted_by(domain: Domain, matches: Sequence[Compared], clique: Clique) -> Clique:
     """The attributes that are counted for some attributes and matches."""
     ends = {match.name: (match.left, match.right) for match in matches}
     return domain.clique(dict.fromkeys(end for name in clique for end in ends.get(name, (name,))))

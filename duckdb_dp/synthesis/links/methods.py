@@ -26,9 +26,10 @@ from duckdb_dp.synthesis.links.assign_links import (
 from duckdb_dp.synthesis.links.blocks import Blocks, threads
 from duckdb_dp.synthesis.links.by_unit import ByUnit, learn_by_unit
 from duckdb_dp.synthesis.links.degrees_by_value import measure_by_value
+from duckdb_dp.synthesis.links.gaps import Gap
 from duckdb_dp.synthesis.links.learner import measure_total, workloads
 from duckdb_dp.synthesis.links.link_attributes import draw as draw_attributes
-from duckdb_dp.synthesis.links.matches import Match
+from duckdb_dp.synthesis.links.matches import Compared, Match
 from duckdb_dp.synthesis.links.measure_attributes import measure_attributes
 from duckdb_dp.synthesis.links.measure_limited import measure_limited, wanted
 from duckdb_dp.synthesis.links.measured_degrees import ByGroup, Measured, at_bound
@@ -88,6 +89,7 @@ def links(
     rows: int | None = None,
     rules: Rules = MANY_TO_MANY,
     matches: Sequence[Match] = (),
+    gaps: Sequence[Gap] = (),
     link_attributes: Sequence[str] = (),
     method: str = "auto",
     rounds: int = ROUNDS,
@@ -103,6 +105,7 @@ def links(
         rows: how many links; None for their noisy number.
         rules: what the links obey; whether pairs are distinct is measured where the unit's side has an attribute for that.
         matches: attributes of both sides that links may match in; the published methods leave them out.
+        gaps: dates of both sides that may be so far apart; as ``matches``.
         link_attributes: attributes of the links.
         method: 'auto', or 'paper' or 'sliced' for the paper's own loop, on row types or on random slices of rows.
         rounds: iterations of the paper's loop.
@@ -118,7 +121,9 @@ def links(
     Privacy: spends all that ``queryable`` has left. One protected entity changes every count of links by at most queryable.rows.
     """
     rho, sides = queryable.left, (left, right)
-    matches = matches if method == "auto" else ()
+    matches, gaps = (matches, gaps) if method == "auto" else ((), ())
+    dates = {(gap.left, gap.right) for gap in gaps}
+    compared: list[Compared] = [*(match for match in matches if (match.left, match.right) not in dates), *gaps]
     known = measure_rows(queryable, sides, unit, rho)
     if unit is not None and (tag := sides[unit].repeated) is not None:
         units = known[unit]
@@ -148,7 +153,7 @@ def links(
     with threads(left, right):
         number = float(len(left.rows) if rules.child else rows or 0)
         if unit is None:
-            learned = _learn(method, queryable, left, right, rules.child, rounds, own, matches, rng, track)
+            learned = _learn(method, queryable, left, right, rules.child, rounds, own, compared, rng, track)
             number = number or learned.total
         elif not number:
             number, _, spent["total"] = measure_total(queryable, (OF_TOTAL * rho, 0.0), 1.0)
@@ -162,7 +167,7 @@ def links(
         if by_unit is not None:
             seen = sides if small(*sides) else tuple(sampled(side, rng) for side in sides)
             left_over = queryable.left - own
-            learned, by_unit = learn_by_unit(by_unit, queryable, seen, structure, left_over, matches, track)
+            learned, by_unit = learn_by_unit(by_unit, queryable, seen, structure, left_over, compared, track)
         drawn = _draw(queryable.domain, learned, left, right, shapes, size, rules, by_unit, rng, track)
     codes, ends = [], _codes(left, drawn[0]) | _codes(right, drawn[1])
     ends |= {match.name: match.codes(ends) for match in matches}
@@ -255,7 +260,7 @@ def _learn(
     child: bool,
     rounds: int,
     own: float,
-    matches: Sequence[Match],
+    matches: Sequence[Compared],
     rng: np.random.Generator,
     track: Track,
 ) -> Learned:
