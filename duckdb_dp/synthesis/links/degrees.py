@@ -22,6 +22,10 @@ SPREADS = np.geomspace(0.05, 100, 60)
 ROUNDS, HALVINGS = 12, 50
 """Rounds of scaling to the tables of each attribute, and halvings of the interval of a tilt."""
 
+CHILDLESS, SCALES = 0.05, np.exp(0.7 * np.linspace(-3, 2, 26))
+"""How likely it is that rows of a value have no links, before anything is seen; and if they have, their number over what is expected, whose
+logarithm has a standard deviation of 0.7."""
+
 SURE = 1.0
 """Standard deviations of its noise by which the energy of differences between values is lowered, before these are believed."""
 
@@ -150,10 +154,26 @@ def _by_value(
     noisy = NoisyTable(table.table - beside[:, None], table.variance * (1 - 1 / len(alone)))
     joint = noisy.shrunk(shares * measured.rows) / measured.rows
     joint = np.stack([simplex(row, whole) for row, whole in zip(joint, found.tolist(), strict=True)])
+    joint *= 1 - _childless(table, np.multiply.outer(found, alone) * measured.rows)
+    joint *= (found / np.maximum(joint.sum(axis=1), 1e-300))[:, None]
     joint *= (np.minimum(1.0, alone / np.maximum(joint.sum(axis=0), LEAST)))[None, :]
     left = np.maximum(alone - joint.sum(axis=0), 0)
     left *= none / max(left.sum(), LEAST) if none else 0.0
     return np.concatenate([left[None, :], joint[held] * within[:, None]])
+
+
+def _childless(table: NoisyTable, expected: Array) -> Array:
+    """How likely it is that rows of a value have no links at all: the noise in a table would give them some.
+
+    The rows of a value are a times those that are expected, for all classes: a is 0 with probability CHILDLESS, or lognormal.
+    """
+    size = np.maximum((expected**2).sum(axis=0), LEAST)
+    found, noise = (expected * table.table).sum(axis=0) / size, table.variance / size
+    logs = -0.5 * (found[:, None] - np.append(0.0, SCALES)[None, :]) ** 2 / noise[:, None]
+    likely = np.exp(logs - logs.max(axis=1, keepdims=True))
+    before = np.exp(-0.5 * (np.log(SCALES) / 0.7) ** 2)
+    none = CHILDLESS * likely[:, 0]
+    return np.asarray(none / (none + (1 - CHILDLESS) * (likely[:, 1:] @ before) / before.sum()))
 
 
 def _leaning(table: NoisyTable, found: Array, means: Array, alone: Array, rows: float) -> Array:

@@ -140,3 +140,34 @@ def test_values_keep_their_links_under_any_bound(most: int) -> None:
     )
     found = model(known, side, Domain({"side.shown": 2}), 4500).of(side) @ np.arange(most + 1)
     np.testing.assert_allclose(found, [1, 2], atol=0.3)
+
+
+@pytest.mark.parametrize(
+    ("deviation", "most", "people"), [(2.0, 8, 4000), (5.0, 8, 4000), (2.0, 40, 4000), (1.0, 8, 400)]
+)
+def test_rows_of_a_value_without_links_get_next_to_none(deviation: float, most: int, people: int) -> None:
+    """One of ten values, a twentieth of the people, none of whom has a link: noise above 0 gave them a fifth of the links of others."""
+    domain, means_of = Domain({"side.work": 10}), list[tuple[float, float]]()
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        work = rng.choice(10, people, p=[0.95 / 9] * 9 + [0.05])
+        degrees = np.minimum(1 + rng.geometric(0.3, people), most) * (work < 9)
+
+        def noisy(table: Array) -> NoisyTable:
+            return NoisyTable(table + rng.normal(0, deviation, table.shape), deviation**2)  # noqa: B023
+
+        known = Measured(
+            rows=float(people),
+            linked=float((degrees > 0).sum() + rng.normal(0, deviation)),
+            linked_variance=deviation**2,
+            sizes=noisy(counted(degrees, most)),
+            values={"side.work": ByGroup(noisy=noisy(counted(degrees, most, work, 10)), group=np.arange(10))},
+        )
+        side = side_of(("side.work",), work[:, None], max_degree=most)
+        found = model(known, side, domain, int(degrees.sum())).of(side) @ np.arange(most + 1)
+        none = side.types[:, 0] == 9
+        means_of.append((float(found[none].mean()), float(found[~none].mean())))
+        others = np.array([degrees[work == k].mean() for k in range(9)])
+        assert np.abs(found[~none] - others[side.types[~none, 0]]).max() < 0.25 * others.mean()
+    alone, others_mean = np.mean(means_of, axis=0)
+    assert alone < 0.03 * others_mean
