@@ -212,8 +212,8 @@ def _label(request: Request, part: GroupedSums, label: Label) -> str:
         values = array("VARCHAR", [None if value is None else str(value) for value in label.values])
         return f"TRY_CAST(({values})[i + 1] AS {label.type})"
     attributes = {attribute.name: attribute for attribute in request.attributes}
-    axis = part.clique.index(label.attribute)
-    stride = math.prod(attributes[name].size for name in part.clique[axis + 1 :])
+    clique = [name for name in attributes if name in part.clique]  # in the order in which rows were placed
+    stride = math.prod(attributes[name].size for name in clique[clique.index(label.attribute) + 1 :])
     attribute = attributes[label.attribute]
     place = f"[i // {stride} % {attribute.size} + 1]"
     if label.type != attribute.column_type:  # of what was found: 'other' is none of its values

@@ -280,13 +280,12 @@ def _compared(session: Session, dataset: Dataset, selects: Sequence["exp.Select"
 def _advised(error: DPError, select: "exp.Select", columns: Mapping[str, str], dataset: Dataset) -> DPError:
     """An error of a SELECT; of an expression of an undeclared moment that it groups by, with what a condition can say instead."""
     from duckdb_dp.sql.above.kinds import group_keys  # for import time: it brings sqlglot
-    from duckdb_dp.sql.no_numbers import ZONED
+    from duckdb_dp.sql.no_numbers import group_instead
 
     if not isinstance(error, UnknownAttribute):
         return error
-    if columns.get(error.name) == ZONED:  # which nothing declares
-        name = identifier(error.name)
-        return DPError(f"{name} is a moment with a time zone; group by it in one: {name} AT TIME ZONE 'UTC'.")
+    if text := group_instead(error.name, columns.get(error.name, "")):
+        return DPError(text)
     itself = any(key.name.lower() == error.name.lower() for key in group_keys(select))
     if itself or not columns.get(error.name, "").startswith(("TIMESTAMP", "DATE")):  # not what is worked out of it
         return error if dataset.discovery_delta else UnknownAttribute(error.name, error.declared, advice=FINDS)

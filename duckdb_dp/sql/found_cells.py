@@ -84,7 +84,7 @@ def label(request: Request, part: GroupedSums, names: Sequence[str], one: Label)
     if before.groups is not None:
         values = array("VARCHAR", [None if value is None else str(value) for value in before.labels[one.key]])
         return f"TRY_CAST(({values})[{place} + 1] AS {one.type})"
-    clique = [name for name in part.clique if name not in later]
+    clique = [name for name in attributes if name in part.clique and name not in later]
     stride = math.prod(attributes[name].size for name in clique[clique.index(one.attribute) + 1 :])
     attribute = attributes[one.attribute]
     return f"({array(one.type, attribute.labels())})[{place} // {stride} % {attribute.size} + 1]"

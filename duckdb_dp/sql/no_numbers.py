@@ -1,7 +1,7 @@
 """What to ask of values that are no numbers, in place of their sum, their average, their quantiles or their extremes."""
 
 from duckdb_dp.domain import types
-from duckdb_dp.errors import brief
+from duckdb_dp.errors import brief, identifier
 
 INTERVAL, ZONED = "INTERVAL", "TIMESTAMP WITH TIME ZONE"
 
@@ -51,3 +51,16 @@ def instead(value: str, type_: str) -> str:
     if type_ == "VARCHAR":
         return f"ask count(*) and GROUP BY it; where it holds numbers, take {number}"
     return f"ask count(*) and GROUP BY it, or count({text})"
+
+
+def group_instead(name: str, type_: str) -> str:
+    """What to group by in place of a column of durations, or of moments with a time zone, which nothing declares; '' for others."""
+    text = identifier(name)
+    if type_ == ZONED:
+        return f"{text} is a moment with a time zone; group by it in one: {text} AT TIME ZONE 'UTC'."
+    if type_ != INTERVAL:
+        return ""
+    return (
+        f"GROUP BY {text} is INTERVAL, which has no groups; group by a whole number of it, and say which ones count: "
+        f"(epoch({text}) / 3600)::INTEGER AS hours, and WHERE hours BETWEEN 0 AND 24."
+    )

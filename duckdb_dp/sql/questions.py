@@ -259,6 +259,7 @@ def parse_request(
         )
     adaptive = kind.adaptive
     check_mechanism(mechanism, dataset, adaptive=adaptive, own=kind.own)
+    direct = tuple(same_sums.in_domain_order(part, declared, lambda name: declared[name].size) for part in direct)
     used = {name for clique in (*(one.clique for one in asked), *(one.clique for one in direct)) for name in clique}
     return Request(
         function=kind.name,

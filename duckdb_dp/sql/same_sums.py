@@ -2,7 +2,7 @@
 
 import json
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, final
@@ -47,11 +47,42 @@ def find(session: Session, request: Request) -> tuple[Release, Request] | None:
             measured.known[hash_] = hash_request(_measured(session.ledger.release(number).request))
         if measured.known[hash_] == hash_request(_measured(text)):
             stored = session.ledger.release(number)
+            if _mixed(Request.from_json(stored.request)):
+                continue
             session.read[stored.id] = stored
             return stored, _arranged(request, Request.from_json(stored.request))
     while len(measured.roughly) > 10 * NEWEST:
         measured.known.pop(measured.roughly.popitem(last=False)[0], None)
     return None
+
+
+def in_domain_order(part: GroupedSums, domain: Iterable[str], sizes: Callable[[str], int]) -> GroupedSums:
+    """The same groups with the attributes in the domain's order, in which rows are placed.
+
+    SELECTs of a list have the attributes that each knows in an order of its own.
+
+    Args:
+        part: of one SELECT.
+        domain: the names of all attributes, in their order.
+        sizes: how many cells an attribute has.
+    """
+    clique = tuple(name for name in domain if name in part.clique)
+    if clique == part.clique:
+        return part
+    if part.groups is None:
+        return replace(part, clique=clique)
+    along = np.array(part.groups).reshape([sizes(name) for name in part.clique])
+    turned = along.transpose([part.clique.index(name) for name in clique])
+    return replace(part, clique=clique, groups=tuple(turned.reshape(-1).tolist()))
+
+
+def _mixed(request: Request) -> bool:
+    """Whether an earlier version put rows in groups of other cells than their own, as it had attributes in two orders."""
+    order = [attribute.name for attribute in request.attributes]
+    return any(
+        part.groups is not None and list(part.clique) != [name for name in order if name in part.clique]
+        for part in request.direct
+    )
 
 
 def _roughly(text: str) -> tuple[Any, ...]:

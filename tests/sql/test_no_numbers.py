@@ -206,3 +206,14 @@ def test_groups_of_an_interval(visits: Loaded, source: str) -> None:
     asked = f"SELECT {key}, count(*) AS n FROM {source} WHERE hours BETWEEN 0 AND 24 GROUP BY hours"
     found = {hours: round(n) for hours, n in answers(visits, asked) if round(n)}
     assert found == dict(visits(asked))
+
+
+@pytest.mark.parametrize("source", ["visits v", "visits v JOIN users u ON u.id = v.person"])
+def test_groups_of_a_duration(visits: Loaded, source: str) -> None:
+    """A column of durations cannot be declared: what is said to be grouped by in its place is answered."""
+    line = visits.refused("FROM dp_sql(?, epsilon := 1)", [f"SELECT iv, count(*) AS n FROM {source} GROUP BY iv"])
+    assert "dp_attribute" not in line
+    group, where = line.split("count: ")[1].rstrip(".").split(", and ")
+    select = f"SELECT {group}, count(*) AS n FROM {source} {where} GROUP BY hours"
+    found = [(hours, round(n)) for hours, n in answers(visits, select) if round(n)]
+    assert found == sorted(visits(select), key=str)

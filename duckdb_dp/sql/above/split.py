@@ -7,7 +7,7 @@ from typing import final
 from sqlglot import exp
 
 from duckdb_dp.errors import DPError, brief, identifier
-from duckdb_dp.sql.above.kinds import Kind, Kinds, Names, Relation, ctes, sources, subqueries
+from duckdb_dp.sql.above.kinds import Kind, Kinds, Names, Relation, ctes, group_keys, sources, subqueries
 from duckdb_dp.sql.above.lift import below, lift, must_lift
 from duckdb_dp.sql.above.quotients import Quotients, Reader
 
@@ -56,6 +56,7 @@ def split(
                 f"{brief(node.sql('duckdb'))}: names that start with _dp_ are used by dp_sql; take another one."
             )
     kinds = Kinds(table)
+    statements = [_grouped(statement, kinds) for statement in statements]
     found = _Splitter(kinds, planned, Quotients(kinds, planned))
     if all(found.is_plain(statement) for statement in statements):
         return None
@@ -64,6 +65,70 @@ def split(
         found.quotients.of_statement(one)
     bodies = tuple(found.above(one, {}) for one in copies)
     return Split(selects=tuple(found.selects), bodies=bodies, publics=tuple(found.publics)) if found.selects else None
+
+
+def _grouped(statement: exp.Query, kinds: Kinds) -> exp.Query:
+    """The statement without GROUP BY ALL where that has subqueries in it that are answers of their own, or public: they are no groups.
+
+    It is not changed.
+    """
+
+    def positions(select: exp.Select) -> list[int] | None:
+        """The places of the items that are grouped by; None where all of them are."""
+        group = select.args.get("group")
+        if group is None or not group.args.get("all") or select.find(exp.Subquery) is None:
+            return None
+        names: Names = {}
+        for around in reversed([select, *_around(select)]):
+            names = kinds.scope(around, names)
+        if kinds.of(select, names).kind is not Kind.ANSWER:
+            return None
+        keys = group_keys(select)
+        kept = [key for key in keys if not _apart(key, select, kinds, names)]
+        items = [item.unalias() for item in select.expressions]
+        return [items.index(key) + 1 for key in kept] if len(kept) < len(keys) else None
+
+    if not any(positions(select) is not None for select in statement.find_all(exp.Select)):
+        return statement
+    found = statement.copy()
+    for select in [*found.find_all(exp.Select)]:
+        if (places := positions(select)) is not None:
+            numbers = [exp.Literal.number(place) for place in places]
+            select.set("group", exp.Group(expressions=numbers) if numbers else None)
+    return found
+
+
+def _around(node: exp.Expr) -> list[exp.Query]:
+    found, parent = [], node.parent
+    while parent is not None:
+        found += [parent] if isinstance(parent, exp.Query) else []
+        parent = parent.parent
+    return found
+
+
+def _apart(item: exp.Expr, around: exp.Select, kinds: Kinds, names: Names) -> bool:
+    """Whether an item is a SELECT to be released, or of public rows, that surely reads nothing of the row around it."""
+    inner = item.unnest()
+    if not isinstance(item, exp.Subquery) or not isinstance(inner, exp.Select):
+        return False
+    if kinds.of(inner, names).kind is Kind.ROWS or _outer_column(inner, around, kinds, names) is not None:
+        return False
+    named = all(column.table for column in inner.find_all(exp.Column))
+    return named or all(kinds.source(source, names).columns() for source in sources(inner))
+
+
+def _outer_column(inner: exp.Select, around: exp.Select, kinds: Kinds, names: Names) -> exp.Column | None:
+    """A column of the row around it that a SELECT reads."""
+    own, outer = list(sources(inner)), {source.alias_or_name.lower(): source for source in sources(around)}
+    aliases = {source.alias_or_name.lower() for source in own}
+    held = [kinds.source(source, names).columns() for source in own]
+    for column in inner.find_all(exp.Column):
+        table, name = column.table.lower(), column.name.lower()
+        other = any(name in kinds.source(source, names).columns() for source in outer.values())
+        known = all(held) and not any(name in columns for columns in held)
+        if (table in outer and table not in aliases) or (not table and known and other):
+            return column
+    return None
 
 
 def _select(query: exp.Expr) -> exp.Select:
@@ -167,19 +232,13 @@ class _Splitter:
         inner = node.unnest()
         if not isinstance(inner, exp.Select) or self.kinds.of(inner, names).kind is not Kind.ANSWER:
             return
-        own, outer = list(sources(inner)), {source.alias_or_name.lower(): source for source in sources(around)}
-        aliases = {source.alias_or_name.lower() for source in own}
-        held = [self.kinds.source(source, names).columns() for source in own]
-        for column in inner.find_all(exp.Column):
-            table, name = column.table.lower(), column.name.lower()
-            other = any(name in self.kinds.source(source, names).columns() for source in outer.values())
-            known = all(held) and not any(name in columns for columns in held)
-            if (table in outer and table not in aliases) or (not table and known and other):
-                raise DPError(
-                    f"{brief(inner.sql('duckdb'))} reads {column.sql('duckdb')} of the row around it, and it is released once, not for "
-                    "each row. Ask it for all of them first, with GROUP BY what it is compared by: CREATE TABLE known AS FROM "
-                    "dp_sql('SELECT ... GROUP BY ...'), CALL dp_public('known'), and join that."
-                )
+        column = _outer_column(inner, around, self.kinds, names)
+        if column is not None:
+            raise DPError(
+                f"{brief(inner.sql('duckdb'))} reads {column.sql('duckdb')} of the row around it, and it is released once, not for "
+                "each row. Ask it for all of them first, with GROUP BY what it is compared by: CREATE TABLE known AS FROM "
+                "dp_sql('SELECT ... GROUP BY ...'), CALL dp_public('known'), and join that."
+            )
 
     def _ctes(self, query: exp.Expr, names: Names) -> None:
         """The CTEs of a query's own WITH under names of their own; rows of people are only read by the SELECTs below."""

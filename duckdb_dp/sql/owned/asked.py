@@ -15,7 +15,7 @@ from duckdb_dp.sql import provenance
 from duckdb_dp.sql.arguments import Place, UnknownDataset, candidates, find_dataset, full_name_of, name_parts
 from duckdb_dp.sql.family import family
 from duckdb_dp.sql.lineage import FILES
-from duckdb_dp.sql.no_numbers import INTERVAL
+from duckdb_dp.sql.no_numbers import INTERVAL, group_instead
 from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis.database import Name
 
@@ -224,11 +224,7 @@ class Asked:
     def _undeclared(self, asked: "Top", error: UnknownAttribute) -> DPError:
         origin = asked.origins.get(error.name)
         if asked.columns.get(error.name) == INTERVAL:
-            name = identifier(error.name)
-            return Undeclared(
-                f"GROUP BY {name} is INTERVAL, which has no groups; group by a whole number of it, and say which ones count: "
-                f"(epoch({name}) / 3600)::INTEGER AS hours, and WHERE hours BETWEEN 0 AND 24."
-            )
+            return Undeclared(group_instead(error.name, INTERVAL))
         if origin is None:
             return Undeclared(
                 f"GROUP BY {identifier(error.name)}: its values are worked out of private rows, so they are not public; say which ones "
