@@ -23,6 +23,9 @@ _RESPELT_AGAIN = re.compile(
 )
 """Words without which they, and what is summed, are as they were before they took the form that they have now."""
 
+_NUMBERED = re.compile(r"\bROW_NUMBER\b", re.IGNORECASE)
+"""What numbers the rows of each unit: as many as a unit has counted, however few are kept, before a condition on it bounded them."""
+
 
 @final
 class Looked:
@@ -60,8 +63,8 @@ def forms(session: Session, request: Request, arguments: Arguments) -> tuple[int
     if not has_sources(request):
         return (*latest, 1) if request.direct else ()
     asked = str(arguments.get("sql", "GROUP OR"))
-    words = {2: _RESPELT_AGAIN, 1: _RESPELT}
-    found = [*latest, *(number for number, one in words.items() if one.search(asked))]
+    words = {3: _NUMBERED, 2: _RESPELT_AGAIN, 1: _RESPELT}
+    found = [*dict.fromkeys([*latest, *(number for number, one in words.items() if one.search(asked))])]
     if not found or not _seen(session, request.function, session.kept(Looked).respelt, _has_respelt):
         return ()
     return tuple(found)
@@ -83,7 +86,7 @@ def _has_joins(session: Session, function: str) -> bool:
 
 
 def _has_respelt(request: str) -> bool:
-    respelt = _RESPELT.search(request) or _RESPELT_AGAIN.search(request)
+    respelt = _RESPELT.search(request) or _RESPELT_AGAIN.search(request) or _NUMBERED.search(request)
     return _CANONICAL in request and (
         respelt is not None or '"quantile"' in request or '"number":2' in request or '"limit":null' not in request
     )

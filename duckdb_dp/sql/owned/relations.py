@@ -47,6 +47,7 @@ class Field:
         table, column: the table that it comes from, as it is.
         public: whether that table is public.
         told: its values, where the statement itself lists them.
+        numbers: whether it numbers the rows of each unit from 1, as row_number() does.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Field:
     column: str = ""
     public: bool = False
     told: Attribute | None = None
+    numbers: bool = False
 
 
 @final
@@ -80,6 +82,12 @@ class Most:
     def times(self, other: "Most") -> "Most":
         """That of a join in which each row of one has the other's rows."""
         return Most(rows=self.rows * other.rows, of=(*self.of, *other.of), public=self.public or other.public)
+
+    def first(self, rows: int | None) -> "Most":
+        """That of the first rows of each unit, so many; None for all."""
+        if rows is None or rows >= self.rows:
+            return self
+        return Most(rows=rows, of=(("the first rows of each unit", rows),) if rows > 1 else ())
 
     def __str__(self) -> str:
         return " x ".join(f"{rows} of {name}" for name, rows in self.of)

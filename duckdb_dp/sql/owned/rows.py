@@ -9,6 +9,7 @@ from typing import Protocol, Self, TypeVar, final
 from sqlglot import exp
 
 from duckdb_dp.errors import identifier
+from duckdb_dp.sql.owned.numbered_rows import kept
 from duckdb_dp.sql.owned.relations import Condition, Item, Most, atom
 from duckdb_dp.sql.owned.ties import Atom, Equalities
 
@@ -79,7 +80,8 @@ class Joining:
         def more(place: int, settled: frozenset[int], _: Most) -> Most | None:
             item = self.items[place]
             if item.relation.owned:
-                return item.relation.most
+                most = item.relation.most
+                return None if most is None else most.first(self._first(item))
             rows = max(1, read(self.counted(item, self._at(settled))))
             return Most(rows=rows, of=((item.relation.called, rows),) if rows > 1 else (), public=rows > 1)
 
@@ -155,6 +157,12 @@ class Joining:
                 if key <= columns:
                     return place, key
         return None, frozenset()
+
+    def _first(self, item: Item) -> int | None:
+        """How many of the rows of each unit conditions on their number keep."""
+        numbers = {(item.alias, field.at) for field in item.relation.fields if field.numbers}
+        conditions = [one.node for one in (item.on if item.join else self.conditions) if one.scope is None]
+        return kept(conditions, lambda column: (column.table, column.name) in numbers) if numbers else None
 
     def _at(self, places: Iterable[int]) -> list[Item]:
         return [self.items[place] for place in sorted(places)]

@@ -6,7 +6,7 @@ from typing import final
 
 from sqlglot import exp
 
-from duckdb_dp.sql.family import Member
+from duckdb_dp.sql.family import Family, Member
 from duckdb_dp.sql.owned.relations import Field, Item, Tag, atom
 from duckdb_dp.synthesis.database import Name
 
@@ -204,3 +204,11 @@ def by_bytes(pairs: Iterable[tuple[Atom, Atom]], type_of: Callable[[Atom], str])
 def determines(fields: Sequence[Field]) -> bool:
     """Whether columns make up a key whose owner is that of the row: then no two owners agree in them."""
     return bool(_keys(fields))
+
+
+def unit_alone(family: Family, fields: Sequence[Field]) -> bool:
+    """Whether columns are the unit's own key, or parts of it: then the rows of each unit agree in them."""
+    wanted = tuple(sorted(family.unit))
+    return bool(fields) and all(
+        any((tag.table, tag.key) == (family.unit_table, wanted) for tag in field.tags) for field in fields
+    )

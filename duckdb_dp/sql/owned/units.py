@@ -16,7 +16,7 @@ from duckdb_dp.sql.owned.literals import told
 from duckdb_dp.sql.owned.relations import Fan, Field, Joined, Most, Relation, Scope, atom
 from duckdb_dp.sql.owned.sets import cut
 from duckdb_dp.sql.owned.syntax import check, conjuncts, has_aggregate, refuse
-from duckdb_dp.sql.owned.ties import determines
+from duckdb_dp.sql.owned.ties import determines, unit_alone
 from duckdb_dp.sql.owned.totals import WIDE, described, kind
 from duckdb_dp.sql.same_conditions import form
 
@@ -97,7 +97,7 @@ class _Groups:
         held = {field.at for field in fields}
         keys = {value.name: f.at for f, (_, value) in zip(shown, outputs, strict=True) if value.name in held}
         key = (frozenset(keys.values()),) if set(keys) == held else ()
-        single = owned and (joined.single or self._unit_alone(fields))
+        single = owned and (joined.single or unit_alone(compiler.tables.family, fields))
         most = Most() if single else compiler.most(joined, self._keys)
         relation = Relation(
             query=result,
@@ -182,14 +182,6 @@ class _Groups:
                 f"has groups inside that may hold rows of several units; GROUP BY the unit's key ({unit}) or a key of one of its tables, "
                 "or ask it in a SELECT of its own first",
             )
-
-    def _unit_alone(self, fields: list[Field]) -> bool:
-        """Whether the keys are the unit's own: then each unit has one group."""
-        family = self._compiler.tables.family
-        wanted = tuple(sorted(family.unit))
-        return bool(fields) and all(
-            any((tag.table, tag.key) == (family.unit_table, wanted) for tag in field.tags) for field in fields
-        )
 
     def _above(self, node: exp.Expr) -> exp.Expr:
         """An expression over keys, g<i>, and aggregates, a<i>."""

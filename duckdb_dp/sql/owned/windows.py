@@ -1,16 +1,17 @@
 """Windows inside a statement, within the rows of one unit: row_number() OVER (PARTITION BY the unit ORDER BY a date)."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, final
 
 from sqlglot import exp
 
 from duckdb_dp.sql.no_numbers import as_number, numeric
-from duckdb_dp.sql.owned import names
+from duckdb_dp.sql.owned import names, numbered_rows
 from duckdb_dp.sql.owned.equal_values import apart, bytes_of, extreme
 from duckdb_dp.sql.owned.relations import Field, Relation, Scope, atom
 from duckdb_dp.sql.owned.sets import cut
 from duckdb_dp.sql.owned.syntax import check, conjuncts, outside_queries, refuse
-from duckdb_dp.sql.owned.ties import determines
+from duckdb_dp.sql.owned.ties import determines, unit_alone
 from duckdb_dp.sql.owned.totals import described, kind
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class _Windows:
         self._compiler, self._select, self._scope = compiler, select, scope
         self._read: list[exp.Expr] = []
         self._windows: list[exp.Window] = []
+        self._numbers: set[str] = set()
 
     def relation(self) -> Relation:
         """The relation, with each output's type."""
@@ -81,19 +83,21 @@ class _Windows:
         for place, (name, value) in enumerate(outputs):
             shown = _placed(value, item.alias)
             query = query.select(exp.alias_(compiler.emitted(shown), f"c{place}", quoted=True), copy=False)
-            fields.append(compiler.shown(shown, name, f"c{place}"))
+            field = compiler.shown(shown, name, f"c{place}")
+            fields.append(replace(field, numbers=isinstance(value, exp.Column) and value.name in self._numbers))
         for at in owner:
             query = query.select(exp.alias_(atom(item.alias, at), at, quoted=True), copy=False)
         for one in kept:
             query = query.where(compiler.condition(_placed(one, item.alias)), copy=False)
-        single = joined.single
+        single, most = joined.single, compiler.most(joined)
+        first = numbered_rows.kept(kept, lambda column: column.name in self._numbers)
         found = Relation(
             query=query,
             fields=tuple(fields),
             owned=joined.owner is not None,
             owner=owner,
             single=single,
-            most=compiler.most(joined),
+            most=None if most is None else most.first(first),
             fan=joined.fan,
         )
         return cut(found, select)
@@ -132,8 +136,8 @@ class _Windows:
                 "is not read here; windows inside are row_number, rank, lag, lead, first_value, count, sum, min and max",
             )
         keys = [compiler.resolve(one, self._scope).unnest() for one in node.args.get("partition_by") or []]
-        owner = self._scope.joined.owner
-        if owner is not None and not determines([compiler.shown(key, "", "") for key in keys]):
+        owner, known = self._scope.joined.owner, [compiler.shown(key, "", "") for key in keys]
+        if owner is not None and not determines(known):
             unit = ", ".join(compiler.tables.family.unit)
             refuse(
                 node,
@@ -176,7 +180,10 @@ class _Windows:
         if made.sql("duckdb") not in texts:
             self._windows.append(made)
             texts.append(made.sql("duckdb"))
-        return f"w{texts.index(made.sql('duckdb'))}"
+        name = f"w{texts.index(made.sql('duckdb'))}"
+        if isinstance(function, exp.RowNumber) and owner is not None and unit_alone(compiler.tables.family, known):
+            self._numbers.add(name)
+        return name
 
     def _argument(self, node: exp.Expr) -> exp.Expr:
         """The column x<i> in place of one that a window function takes."""

@@ -1,0 +1,76 @@
+"""Noise covers as many rows of a unit as conditions on their row_number() keep, whatever the unit may have."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Loaded
+from tests.sql.earlier_forms import as_in_form
+from tests.sql.some_visits import loaded
+from tests.sql.test_same_join import looked_anew
+
+NUMBER = "row_number() OVER (PARTITION BY person ORDER BY a) AS k"
+FIRST = f"(SELECT person, x, {NUMBER} FROM visits)"
+BOUNDS = {
+    "(SELECT person, x FROM visits QUALIFY row_number() OVER (PARTITION BY person ORDER BY a) = 1)": 1,
+    "(SELECT person, x FROM visits QUALIFY x > 2 AND row_number() OVER (PARTITION BY person ORDER BY a DESC) < 3)": 2,
+    "(SELECT person, x FROM visits WHERE x > 2 QUALIFY row_number() OVER (PARTITION BY person ORDER BY a) BETWEEN 2 AND 3)": 2,
+    "(SELECT u.id, x FROM users u JOIN visits v ON v.person = u.id QUALIFY row_number() OVER (PARTITION BY u.id ORDER BY a) = 1)": 1,
+    f"{FIRST} WHERE k = 1": 1,
+    f"{FIRST} WHERE 1 = k AND x > 2": 1,
+    f"{FIRST} WHERE k <= 3": 3,
+    f"{FIRST} WHERE 3 > k": 2,
+    f"{FIRST} WHERE k = 2 OR (k = 1 AND x > 3)": 4,
+    f"{FIRST} WHERE k >= 1": 4,
+    f"{FIRST} WHERE k > 1": 4,
+    f"{FIRST} WHERE k <> 1": 4,
+    f"{FIRST} WHERE k + 1 = 2": 4,
+    f"{FIRST} WHERE k = x": 4,
+    f"{FIRST} WHERE k <= 40": 4,
+    f"{FIRST} WHERE k < 1": 1,
+    f"{FIRST} WHERE k = 1.5": 4,
+    f"(SELECT * FROM {FIRST} WHERE k <= 2) WHERE k > 1": 2,
+    f"users u JOIN {FIRST} f ON f.person = u.id AND f.k = 1": 1,
+    f"users u LEFT JOIN {FIRST} f ON f.person = u.id AND f.k = 1": 1,
+    f"users u LEFT JOIN {FIRST} f ON f.person = u.id WHERE f.k = 1": 4,
+    f"orders o JOIN {FIRST} f ON f.person = o.person AND f.k = 1": 4,
+    "(SELECT person, x, row_number() OVER (PARTITION BY person, x ORDER BY a) AS k FROM visits) WHERE k = 1": 4,
+    "(SELECT person, x, row_number() OVER (PARTITION BY visit_id ORDER BY a) AS k FROM visits) WHERE k = 1": 4,
+    "(SELECT person, x, rank() OVER (PARTITION BY person ORDER BY da) AS k FROM visits) WHERE k = 1": 4,
+    "(SELECT person, x, row_number() OVER (PARTITION BY person ORDER BY a) % 2 AS k FROM visits) WHERE k = 1": 4,
+    "(SELECT person, x, x AS k FROM visits) WHERE k = 1": 4,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def visits(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loaded]:
+    with loaded(tmp_path_factory.mktemp("numbered")) as found:
+        yield found
+
+
+def asked(found: Loaded, source: str) -> tuple[int, float]:
+    """(the count, its standard deviation)."""
+    ((n, stddev),) = found(
+        f"SELECT n, stddev FROM dp_sql('SELECT count(*) AS n FROM {source.replace(chr(39), chr(39) * 2)}', epsilon := 1)"
+    )
+    return round(n), stddev
+
+
+@pytest.mark.parametrize("source", BOUNDS)
+def test_noise_covers_the_rows_that_are_kept(visits: Loaded, source: str) -> None:
+    _, one = asked(visits, "(SELECT person FROM visits GROUP BY person)")
+    n, stddev = asked(visits, source)
+    assert visits(f"SELECT count(*) FROM {source}") == [(n,)]
+    assert stddev == pytest.approx(BOUNDS[source] * one, rel=0.01)
+
+
+def test_what_was_answered_before_is_not_charged_again(tmp_path: Path) -> None:
+    select = f"SELECT avg(x) AS m FROM {FIRST} WHERE k = 1"
+    with loaded(tmp_path) as found:
+        with as_in_form(3):
+            before = found("FROM dp_sql(?, epsilon := 1)", [select])
+        charges = found.charges()
+        looked_anew(found)
+        assert found("FROM dp_sql(?, epsilon := 1)", [select]) == before
+        assert found.charges() == charges
