@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 from typing import final
@@ -45,23 +45,33 @@ def conjuncts(condition: exp.Expr) -> list[exp.Expr]:
 def limits(conditions: Iterable[exp.Expr]) -> dict[str, Bounds]:
     """Column -> between which numbers it lies where all conditions hold, as far as comparisons with numbers say it."""
     found: dict[str, Bounds] = {}
-
-    def note(name: str, low: float, high: float) -> None:
-        before = found.get(name, (-math.inf, math.inf))
-        found[name] = max(low, before[0]), min(high, before[1])
-
-    for part in (part for condition in conditions for part in conjuncts(condition)):
-        if isinstance(part, exp.Between) and isinstance(part.this, exp.Column):
-            low, high = _number(part.args["low"]), _number(part.args["high"])
-            note(part.this.name, -math.inf if low is None else low, math.inf if high is None else high)
-        elif type(part) in _MIRRORED:
-            kind, column, value = type(part), part.this.unnest(), _number(part.expression)
-            if isinstance(part.expression, exp.Column):
-                kind, column, value = _MIRRORED[type(part)], part.expression, _number(part.this)
-            if value is not None and isinstance(column, exp.Column):
-                low = value if kind in (exp.GT, exp.GTE, exp.EQ) else -math.inf
-                note(column.name, low, value if kind in (exp.LT, exp.LTE, exp.EQ) else math.inf)
+    for node, (low, high) in _compared(conditions):
+        if isinstance(node, exp.Column):
+            before = found.get(node.name, (-math.inf, math.inf))
+            found[node.name] = max(low, before[0]), min(high, before[1])
     return found
+
+
+def limits_of(node: exp.Expr, conditions: Iterable[exp.Expr]) -> Bounds:
+    """Between which numbers an expression lies where all conditions hold, as far as they compare that very expression with numbers."""
+    text = node.unnest().sql("duckdb")
+    found = [ends for one, ends in _compared(conditions) if one.sql("duckdb") == text]
+    return max((low for low, _ in found), default=-math.inf), min((high for _, high in found), default=math.inf)
+
+
+def _compared(conditions: Iterable[exp.Expr]) -> Iterator[tuple[exp.Expr, Bounds]]:
+    """What conditions compare with numbers, all of which hold, and between which it lies."""
+    for part in (part for condition in conditions for part in conjuncts(condition)):
+        if isinstance(part, exp.Between):
+            low, high = _number(part.args["low"]), _number(part.args["high"])
+            yield part.this.unnest(), (-math.inf if low is None else low, math.inf if high is None else high)
+        elif type(part) in _MIRRORED:
+            kind, compared, value = type(part), part.this.unnest(), _number(part.expression)
+            if value is None:
+                kind, compared, value = _MIRRORED[kind], part.expression.unnest(), _number(part.this)
+            if value is not None:
+                least = value if kind in (exp.GT, exp.GTE, exp.EQ) else -math.inf
+                yield compared, (least, value if kind in (exp.LT, exp.LTE, exp.EQ) else math.inf)
 
 
 def _number(node: exp.Expr) -> float | None:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from typing import final
 
+from duckdb_dp.grouped_sums import GroupedSums
 from duckdb_dp.request import Request
 from duckdb_dp.sql.arguments import Arguments
 from duckdb_dp.sql.session import Session
@@ -58,7 +59,7 @@ def forms(session: Session, request: Request, arguments: Arguments) -> tuple[int
     """
     sums = (one for part in request.direct for one in part.sums)
     wider = any(part.rows is not None or part.limit is not None for part in request.direct)
-    wider = wider or any(one.kind == "quantile" for one in sums)
+    wider = wider or any(one.kind == "quantile" for one in sums) or any(map(_said_of, request.direct))
     latest = (3,) if wider else ()
     if not has_sources(request):
         return (*latest, 1) if request.direct else ()
@@ -68,6 +69,12 @@ def forms(session: Session, request: Request, arguments: Arguments) -> tuple[int
     if not found or not _seen(session, request.function, session.kept(Looked).respelt, _has_respelt):
         return ()
     return tuple(found)
+
+
+def _said_of(part: GroupedSums) -> bool:
+    """Whether conditions may compare an expression that is summed: they bounded columns alone before."""
+    texts = [one.value for one in part.sums if one.value and not one.value.isidentifier()]
+    return any(one in text for one in texts for text in (part.where, *(other.where for other in part.sums)))
 
 
 def formed(number: int, made: Callable[[], Request]) -> Callable[[], Request]:
