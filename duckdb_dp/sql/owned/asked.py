@@ -1,6 +1,7 @@
 """Which SELECTs of a call read more than one table, whose rows they read, and the sums that answer them."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, final
 
@@ -215,11 +216,20 @@ class Asked:
                 **more,
             )
         except UnknownAttribute as error:
+            if (by_keys := self._by_keys(asked, select, error.name)) is not None:
+                with suppress(DPError):  # of the SELECT as it was written something else is said
+                    return self.parts(by_keys, number, pure=pure, **more)
             raise self._undeclared(asked, error) from None
         except DPError as error:  # in the words of the SELECT, and not of what it was compiled to
             own, compiled = (brief(one.sql("duckdb")) for one in (select, asked.select))
             raise DPError(str(error).replace(compiled, own)) from None
         return [replace(part, source=asked.source) for part in found]
+
+    def _by_keys(self, asked: "Top", select: exp.Select, name: str) -> exp.Select | None:
+        from duckdb_dp.sql.owned.public_references import with_keys  # for import time
+
+        origin = asked.origins.get(name)
+        return None if origin is None else with_keys(select, *origin, self._family)
 
     def _undeclared(self, asked: "Top", error: UnknownAttribute) -> DPError:
         origin = asked.origins.get(error.name)
