@@ -218,3 +218,19 @@ def test_chains_of_other_decimals_and_bins_are_in_order_as_shown(exact: Loaded, 
     found = exact("""SELECT count(*) FILTER (y < x), count(*) FILTER (z < y), count(*) FILTER (v < x), count(*) > 1500,
         bool_and(y = round(y) AND x BETWEEN 0 AND 20 AND z <= 21) FROM syn.stays""")
     assert found == [(0, 0, 0, True, True)]
+
+
+def test_a_view_with_the_difference_keeps_it(exact: Loaded) -> None:
+    """Stays of 0 to 8 days by kind of ward, of dates by month; both dates by themselves do not say how long a stay is."""
+    exact(
+        "CREATE TABLE sleepers AS SELECT i AS id FROM range(2000) t(i);"
+        "CREATE TABLE stays AS SELECT i % 2000 AS id, i % 3 AS ward, d AS first, d + ((i % 3) * 3 + i % 3)::INTEGER AS last "
+        "FROM (SELECT i, DATE '2020-01-01' + (i * 37 % 900)::INTEGER AS d FROM range(4000) t(i));"
+        "CALL dp_link('stays', \"references\" := {'id': 'sleepers.id'});"
+        "CALL dp_protect(['sleepers', 'stays'], unit := 'sleepers.id', max_rows := {'stays': 2}, rho := 100);"
+        "CALL dp_view('stay', 'SELECT ward, first, last - first AS days FROM stays');"
+        "CALL dp_attribute('stay', 'ward', low := 0, high := 2); CALL dp_attribute('stay', 'days', low := 0, high := 59);"
+        "CALL dp_attribute('stay', 'first', low := DATE '2020-01-01', high := DATE '2022-12-31', step := INTERVAL 1 MONTH);"
+    )
+    made = exact("SELECT ward, avg(days) FROM dp_synthesize('stay', rho := 20) GROUP BY ward ORDER BY ward")
+    assert [round(days) for _, days in made] == [0, 4, 8]
