@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp, parse_one
 
 from duckdb_dp.domain.domain import Attribute
-from duckdb_dp.domain.expression_bounds import Bounds, Unbounded, between, bounds, limits_of
+from duckdb_dp.domain.expression_bounds import Bounds, Unbounded, between, bounds
 from duckdb_dp.errors import DPError, brief
 from duckdb_dp.grouped_sums import Sum, candidates
 from duckdb_dp.outputs import Output
@@ -16,7 +16,7 @@ from duckdb_dp.sql.distinct_units import one_or_null
 from duckdb_dp.sql.lineage import own_functions
 from duckdb_dp.sql.other_aggregates import instead
 from duckdb_dp.sql.quantile_sums import is_quantile
-from duckdb_dp.sql.same_conditions import form
+from duckdb_dp.sql.said_bounds import said
 
 _VARIANCES: dict[type[exp.Expr], tuple[bool, bool]] = {
     exp.Variance: (True, False),
@@ -312,16 +312,14 @@ class ClampedSums:
         text, shown = asked.value.sql("duckdb"), brief(asked.node.sql("duckdb"))
         try:
             own = [parse_one(asked.where, dialect="duckdb")] if asked.where else []
-            found = bounds(asked.value, self._declared, [*self._conditions, *own])
+            conditions = [*self._conditions, *own]
+            found = said(asked.value, bounds(asked.value, self._declared, conditions), conditions, self._declared)
         except Unbounded:
             found = None
         except DPError as error:
             raise DPError(f"{shown}: {error}") from None
         if found is None:
             return Sum(value=text, where=asked.where, low=0.0, high=0.0, cells=candidates())
-        if form() >= 4 and not isinstance(asked.value.unnest(), exp.Column):
-            least, most = limits_of(asked.value, [*self._conditions, *own])
-            found = (max(least, found[0]), min(most, found[1])) if least <= found[1] and found[0] <= most else found
         largest = max(map(abs, found))
         if largest > LARGEST or 0 < largest < 1 / LARGEST:
             raise DPError(

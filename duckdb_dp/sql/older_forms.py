@@ -72,7 +72,12 @@ def forms(session: Session, request: Request, arguments: Arguments) -> tuple[int
 
 
 def _said_of(part: GroupedSums) -> bool:
-    """Whether conditions may compare an expression that is summed: they bounded columns alone before."""
+    """Whether conditions may compare an expression that is summed, or it may be a difference of dates, whose bounds are chosen.
+
+    Conditions bounded columns alone before, and differences of dates had the bounds of their declarations.
+    """
+    if any(one.chosen and " - " in one.value for one in part.sums):
+        return True
     texts = [one.value for one in part.sums if one.value and not one.value.isidentifier()]
     return any(one in text for one in texts for text in (part.where, *(other.where for other in part.sums)))
 

@@ -68,6 +68,7 @@ PARSERS = {
         "undeclared_rows",
         "not_parsed",
         "expression_bounds",
+        "said_bounds",
         "row_expressions",
         "try_catches",
         "distinct_units",

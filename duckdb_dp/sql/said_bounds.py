@@ -1,0 +1,41 @@
+"""Between which numbers expressions of declared columns are clamped: as conditions say, or between bounds that are chosen."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from sqlglot import exp
+
+from duckdb_dp.domain.domain import Attribute
+from duckdb_dp.domain.expression_bounds import Bounds, limits_of
+from duckdb_dp.sql.same_conditions import form
+
+
+def said(
+    value: exp.Expr, found: Bounds | None, conditions: Sequence[exp.Expr], declared: Mapping[str, Attribute]
+) -> Bounds | None:
+    """The bounds of a value, by its conditions; None where they are to be chosen.
+
+    Two days of some years may be these years apart, and hardly are: bounds of a difference of dates are chosen unless conditions say both.
+
+    Args:
+        value: a checked expression.
+        found: its bounds by those of its columns; None where there are none.
+        conditions: all of which hold.
+        declared: the declarations, by name.
+    """
+    if found is None or form() < 4 or isinstance(value.unnest(), exp.Column):
+        return found
+    least, most = limits_of(value, conditions)
+    if least > found[1] or found[0] > most:
+        return found
+    if _apart(value, declared) and not math.isfinite(most - least):
+        return None
+    return max(least, found[0]), min(most, found[1])
+
+
+def _apart(value: exp.Expr, declared: Mapping[str, Attribute]) -> bool:
+    """Whether it is how far two declared dates of a row are apart."""
+    inner = value.unnest()
+    ends = [inner.this.unnest(), inner.expression.unnest()] if isinstance(inner, exp.Sub) else []
+    known = [declared.get(end.name) for end in ends if isinstance(end, exp.Column)]
+    return len(known) == 2 and all(one is not None and not one.dtype.numeric for one in known)
