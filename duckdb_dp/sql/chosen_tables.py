@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from duckdb_dp.accounting.ledger import Dataset
-from duckdb_dp.errors import DPError, as_sql, few, nearest
+from duckdb_dp.errors import DPError, as_sql, nearest
 from duckdb_dp.sql import catalog
 from duckdb_dp.sql.arguments import Arguments, Place, name_parts, whole_number
 from duckdb_dp.sql.dp_link import references_of, with_rowid
@@ -112,9 +112,9 @@ def _check_names(argument: str, asked: Iterable[object], found: Iterable[Dataset
     names = [dataset.name for dataset in found]
     for name in asked:
         if not isinstance(name, str) or name.lower() not in {one.lower() for one in names}:
-            near = _near(names, str(name))
-            made = sorted(dict.fromkeys(map(repr, names)), key=lambda one: one != near)
-            raise DPError(f"{argument} names {as_sql(name)}, which is none of the tables that are made: {few(made)}.")
+            raise DPError(
+                f"{argument} names {as_sql(name)}, which is none of the tables that are made: {_near(names, str(name))}."
+            )
 
 
 def table_of(session: Session, known: Mapping[Name, Table], dataset: Dataset) -> Table:
