@@ -147,7 +147,7 @@ def weights(steps: Sequence[tuple[Dataset, str]], asked: object) -> list[float]:
     if asked is not None:
         if not isinstance(asked, dict) or not all(map(_positive, asked.values())):
             raise DPError(f"shares is {as_sql(asked)}; write a positive number for a table, as {{'users': 2}}.")
-        _check_names("shares", asked, {dataset.id: dataset for dataset, _ in steps}.values())
+        _check_names("shares", asked, {dataset.name: dataset for dataset, _ in steps}.values())
         found |= {name.lower(): float(value) for name, value in asked.items()}
     return [found[dataset.name.lower()] * WEIGHTS[kind] for dataset, kind in steps]
 

@@ -410,3 +410,19 @@ def test_what_is_said_of_views_of_files_works(exact: Loaded, tmp_path: Path) -> 
     assert "Of a file make a table first: CREATE TABLE my_table AS FROM" in said
     assert len(exact(protect.format("'us_rows', 'vs_rows'"))) == 2
     assert exact("CALL dp_protect('vs', unit := 'id', max_rows := 5, rho := 1)")
+
+
+@pytest.mark.parametrize("table", ["patients", "visits", "drugs"])
+def test_any_table_of_a_unit_takes_a_larger_share(hospital: Loaded, table: str) -> None:
+    """They have one budget, of which each step has a part: three times as much for a table, before they add up to 1."""
+    call = (
+        "SELECT dataset, sum(share) FROM dp_synthesize_database('main', target := 'syn', tables := ['patients', 'visits', 'drugs'], "
+        "rho := 1e6, plan := true{}) GROUP BY ALL"
+    )
+    even, raised = dict(hospital(call.format(""))), dict(hospital(call.format(f", shares := {{'{table}': 3}}")))
+    whole = sum(part * (3 if name == table else 1) for name, part in even.items())
+    for name, part in even.items():
+        assert raised[name] == pytest.approx(part * (3 if name == table else 1) / whole)
+    line = hospital.refused(call.format(", shares := {'visit': 3}"))
+    assert "none of the tables that are made: 'visits'" in line
+    assert "'patients'" in line
