@@ -164,7 +164,9 @@ def test_the_smallest_budgets_have_finite_and_honest_intervals(served: Served, e
             assert high - low == pytest.approx(2 * 1.96 * stddev, rel=1e-3)
             assert abs(value - 500) < 8 * stddev
     (median,) = alice.run(f"FROM dp_sql('SELECT median(age) AS m FROM visits', epsilon := {epsilon})").to_pylist()
-    assert (median["ci_low"], median["ci_high"]) == (0.0, 50.0)
+    # All values, or more: an end is NULL where noise leaves open whether it lies beyond them, once in a hundred.
+    assert (median["ci_low"] or 0) <= 1
+    assert median["ci_high"] is None or median["ci_high"] >= 49
     # Now and then noise makes the number of rows look clear.
     assert median["m"] is None or 0 <= median["m"] <= 50
 
