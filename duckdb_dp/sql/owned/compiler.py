@@ -272,8 +272,11 @@ class Compiler:
         for place, (name, value) in enumerate(columns):
             at = f"c{place}"
             select = select.select(exp.alias_(self.emitted(value), at, quoted=True), copy=False)
-            field = self.shown(value, name, at)
-            fields.append(replace(field, public=field.public or joined.owner is None))
+            field, alone = (
+                self.shown(value, name, at),
+                len(joined.items) == 1,
+            )  # of a join several rows may have one number
+            fields.append(replace(field, public=field.public or joined.owner is None, numbers=field.numbers and alone))
         owner = tuple(f"o{i}" for i in range(len(joined.owner or ())))
         select = select.select(*self.tables.owned_by(joined.owner or (), owner) if owner else (), copy=False)
         return Relation(
