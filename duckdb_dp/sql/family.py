@@ -98,6 +98,7 @@ class Family:
         views: named relations of the dataset: full name -> its SELECT.
         view_rows: how many of a named relation's rows each unit may have at most; None where that is chosen privately.
         linked: (table, columns) of what references lead to that ``dp_link`` declares of the members, before they were protected or later.
+        refers: table -> all its references: FOREIGN KEYs, and those that ``dp_link`` declares.
         gone: tables of the dataset, and public ones, that cannot be seen now.
     """
 
@@ -109,6 +110,7 @@ class Family:
     views: Mapping[Name, str]
     view_rows: Mapping[Name, int | None] = field(default_factory=dict)
     linked: tuple[tuple[Name, tuple[str, ...]], ...] = ()
+    refers: Mapping[Name, tuple[Reference, ...]] = field(default_factory=dict)
     gone: frozenset[Name] = frozenset()
 
     def member(self, name: Name) -> Member | None:
@@ -180,6 +182,7 @@ def _family(session: Session, dataset: Dataset) -> Family:
         views={_name(one): one.member.view for one in relations if one.member and one.member.view is not None},
         view_rows={_name(one): None if one.auto_rows else one.max_rows for one in relations},
         linked=tuple((r.parent, r.key) for one in tables for r in declared_in(session.ledger.link(one))),
+        refers={_name(one): _refers(session, one, known) for one in tables},
         gone=frozenset(name for name in [*public, *members] if catalog.find(known, name) is None),
     )
 
@@ -216,6 +219,13 @@ def _member(session: Session, dataset: Dataset, known: Mapping[Name, Table]) -> 
         attributes=declared,
         max_rows=None if dataset.auto_rows else dataset.max_rows,
     )
+
+
+def _refers(session: Session, dataset: Dataset, known: Mapping[Name, Table]) -> tuple[Reference, ...]:
+    """All references of a table."""
+    table = catalog.find(known, _name(dataset))
+    found = [*(() if table is None else table.references), *declared_in(session.ledger.link(dataset))]
+    return tuple(Reference(columns=r.columns, parent=r.parent, parent_columns=r.key) for r in found)
 
 
 def _references(first: database.Reference, table: Table) -> tuple[Reference, ...]:

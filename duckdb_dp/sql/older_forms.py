@@ -26,6 +26,8 @@ _RESPELT_AGAIN = re.compile(
 
 _NUMBERED = re.compile(r"\bROW_NUMBER\b", re.IGNORECASE)
 """What numbers the rows of each unit: as many as a unit has counted, however few are kept, before a condition on it bounded them."""
+_SOUGHT = '"other":true'
+"""What it says where groups were found: also those of columns that refer to a public table, before they were the keys there."""
 
 
 @final
@@ -35,6 +37,7 @@ class Looked:
     def __init__(self) -> None:
         self.found: dict[object, bool] = {}
         self.respelt: dict[object, bool] = {}
+        self.sought: dict[object, bool] = {}
 
 
 def possible(session: Session, request: Request) -> bool:
@@ -66,8 +69,11 @@ def forms(session: Session, request: Request, arguments: Arguments) -> tuple[int
     asked = str(arguments.get("sql", "GROUP OR"))
     words = {3: _NUMBERED, 2: _RESPELT_AGAIN, 1: _RESPELT}
     found = [*dict.fromkeys([*latest, *(number for number, one in words.items() if one.search(asked))])]
-    if not found or not _seen(session, request.function, session.kept(Looked).respelt, _has_respelt):
-        return ()
+    if found and not _seen(session, request.function, session.kept(Looked).respelt, _has_respelt):
+        found = []
+    grouped = any(part.clique for part in request.direct)
+    if grouped and _seen(session, request.function, session.kept(Looked).sought, lambda one: _SOUGHT in one):
+        found = [*dict.fromkeys([*found, 3])]
     return tuple(found)
 
 

@@ -148,7 +148,7 @@ def _older(
         return None if plain == request or asked in ADAPTIVE else session.stored(plain, name)
     older, declared = {**arguments, routes.OLDER: True}, session.declared(dataset)
     lines = (arguments, older) if request.lined else (arguments,)
-    now: list[Callable[[], Request]] = [partial(_as_written, session, kind, one, place, found) for one in lines]
+    now: list[Callable[[], Request]] = [partial(_as_written, session, kind, one, place) for one in lines]
     ways: list[Callable[[], Request]] = []
     if request.selected is not None and word(arguments, "mechanism", "auto") == "auto":
         ways.append(lambda: replace(now[0](), mechanism="auto", options=()))
@@ -161,7 +161,7 @@ def _older(
         by_rows = {**arguments, routes.ROUTE: routes.ROWS}
         ways.append(lambda: request_of(session, kind, by_rows, place, found)[1])
     if older_forms.possible(session, request):
-        ways += [partial(_as_written, session, kind, {**one, routes.AS_WRITTEN: True}, place, found) for one in lines]
+        ways += [partial(_as_written, session, kind, {**one, routes.AS_WRITTEN: True}, place) for one in lines]
     same = now if older_forms.has_sources(request) else [*now, *ways]
     ways += [older_forms.formed(form, way) for form in older_forms.forms(session, request, arguments) for way in same]
     for way in ways:
@@ -171,9 +171,9 @@ def _older(
     return None
 
 
-def _as_written(session: Session, kind: Kind, arguments: Arguments, place: Place, found: "Found | None") -> Request:
-    """The request of a join by these arguments, with the groups that are found by them."""
-    groups = None if kind.found is None or found is None else kind.found(session, arguments, place)
+def _as_written(session: Session, kind: Kind, arguments: Arguments, place: Place) -> Request:
+    """The request of a join by these arguments, with the groups that are found by them, also where none are by those of now."""
+    groups = None if kind.found is None else kind.found(session, arguments, place)
     return request_of(session, kind, arguments, place, groups)[1]
 
 

@@ -30,7 +30,8 @@ def said(
         return found
     if _apart(value, declared) and not math.isfinite(most - least):
         return None
-    return max(least, found[0]), min(most, found[1])
+    low, high = max(least, found[0]), min(most, found[1])
+    return min(low, high), max(low, high)  # of conditions that nothing satisfies
 
 
 def _apart(value: exp.Expr, declared: Mapping[str, Attribute]) -> bool:

@@ -40,6 +40,14 @@ BOUNDS = {
     "(SELECT person, x, rank() OVER (PARTITION BY person ORDER BY da) AS k FROM visits) WHERE k = 1": 4,
     "(SELECT person, x, row_number() OVER (PARTITION BY person ORDER BY a) % 2 AS k FROM visits) WHERE k = 1": 4,
     "(SELECT person, x, x AS k FROM visits) WHERE k = 1": 4,
+    # Several rows of a unit have one number where two relations are put together.
+    f"(SELECT person, k FROM {FIRST} UNION ALL SELECT person, k FROM {FIRST}) WHERE k = 1": 8,
+    f"(SELECT person, k FROM {FIRST} UNION ALL SELECT person, price FROM orders) WHERE k = 1": 8,
+    f"(SELECT person, k FROM {FIRST} WHERE k = 1 UNION ALL SELECT person, k FROM {FIRST} WHERE k <= 2)": 3,
+    f"(SELECT DISTINCT f.person, f.k, o.price FROM {FIRST} f JOIN orders o ON o.person = f.person) WHERE k = 1": 16,
+    f"(SELECT f.person, f.k, o.price, count(*) AS c FROM {FIRST} f JOIN orders o ON o.person = f.person GROUP BY ALL) WHERE k = 1": 16,
+    f"users u LEFT JOIN (SELECT f.person, f.k FROM {FIRST} f JOIN orders o ON o.person = f.person) g ON g.person = u.id AND g.k = 1": 16,
+    f"users u LEFT JOIN (SELECT person, k FROM {FIRST} WHERE x > 2) g ON g.person = u.id AND g.k = 1": 1,
 }  # fmt: skip
 
 

@@ -8,6 +8,8 @@ import pytest
 
 import duckdb_dp.testing
 from tests.conftest import Loaded
+from tests.sql.earlier_forms import as_in_form
+from tests.sql.test_same_join import looked_anew
 
 TABLES = """
 CREATE TABLE users (id INTEGER PRIMARY KEY, sex VARCHAR); INSERT INTO users SELECT i, ['f', 'm'][1 + i % 2] FROM range(300) t(i);
@@ -18,9 +20,11 @@ CREATE TABLE hidden (code VARCHAR PRIMARY KEY); INSERT INTO hidden FROM lands;
 CREATE TABLE ratings (rating_id INTEGER PRIMARY KEY, "user" INTEGER NOT NULL REFERENCES users (id), movie_id INTEGER NOT NULL REFERENCES movies (movie_id),
     land VARCHAR REFERENCES lands (code), secret VARCHAR REFERENCES hidden (code), stars INTEGER);
 INSERT INTO ratings SELECT i, i % 300, i * i % 11, ['no', 'pe', 'jp', NULL][1 + i % 4], 'no', i % 5 FROM range(1200) t(i);
+CREATE TABLE scores ("user" INTEGER PRIMARY KEY REFERENCES users (id), movie_id INTEGER NOT NULL REFERENCES movies (movie_id));
+INSERT INTO scores SELECT i, i % 5 FROM range(200) t(i);
 """
 PROTECTED = """
-CALL dp_protect(['users', 'ratings'], unit := 'users.id', max_rows := {{'users': 1, 'ratings': 4}}, epsilon := 1e7, delta := 1e-9{more});
+CALL dp_protect(['users', 'ratings', 'scores'], unit := 'users.id', max_rows := {{'users': 1, 'ratings': 4}}, epsilon := 1e7, delta := 1e-9{more});
 CALL dp_public(['movies', 'lands']);
 CALL dp_attribute('ratings', 'stars', low := 0, high := 4); CALL dp_attribute('users', 'sex', "values" := ['f', 'm']);
 """
@@ -35,11 +39,16 @@ ANSWERED = [
     "SELECT movie_id, count(*) AS n FROM ratings GROUP BY movie_id HAVING count(*) > 80",
     "SELECT movie_id, count(*) AS n FROM ratings GROUP BY movie_id ORDER BY n DESC, movie_id LIMIT 3",
     "SELECT movie_id, count(DISTINCT \"user\") AS n FROM ratings WHERE stars IN (1, 2) GROUP BY movie_id",
+    "SELECT movie_id // 2 AS half, count(*) AS n FROM ratings GROUP BY half",
+    "SELECT r.movie_id, s.movie_id AS other, count(*) AS n FROM ratings r JOIN scores s ON s.\"user\" = r.\"user\" GROUP BY ALL",
     "SELECT genre, n FROM (SELECT movie_id, count(*) AS n FROM ratings GROUP BY movie_id) JOIN movies USING (movie_id)",
     "SELECT movie_id, rank() OVER (ORDER BY n DESC) AS r, n FROM (SELECT movie_id, count(*) AS n FROM ratings GROUP BY movie_id)",
 ]  # fmt: skip
 REFUSED = [
     "SELECT secret, count(*) AS n FROM ratings GROUP BY secret",  # of a table that is not public
+    "SELECT land, count(*) AS n FROM ratings GROUP BY ROLLUP (land)",  # the total has rows without one too
+    "SELECT land, stars, count(*) AS n FROM ratings GROUP BY GROUPING SETS ((land), (stars))",
+    "SELECT coalesce(land, 'none') AS c, count(*) AS n FROM ratings GROUP BY c",  # as this group has
     "SELECT r.movie_id, count(*) AS n FROM users u LEFT JOIN ratings r ON u.id = r.\"user\" GROUP BY 1",  # rows without one would be lost
 ]  # fmt: skip
 
@@ -92,3 +101,40 @@ def test_what_would_be_another_question_is_refused(tmp_path: Path, select: str) 
     found = opened(tmp_path)
     assert "has no declared domain" in found.refused("FROM dp_sql(?, epsilon := 1)", [select])
     assert found.charges() == 0
+
+
+LINKED = "CALL dp_link('people', \"references\" := {'town': 'towns.town'});"
+OF_ONE = {
+    "its own table": ("REFERENCES towns (town)", "CALL dp_protect('people', unit := 'id', max_rows := 1, {budget});"),
+    "the table of the unit": ("REFERENCES towns (town)", "CALL dp_protect(['people', 'stays'], unit := 'people.id', max_rows := {{'stays': 2}}, {budget});"),
+    "declared before": ("", f"{LINKED.replace('{', '{{').replace('}', '}}')} CALL dp_protect('people', unit := 'id', max_rows := 1, {{budget}});"),
+    "declared later": ("", f"CALL dp_protect('people', unit := 'id', max_rows := 1, {{budget}}); {LINKED.replace('{', '{{').replace('}', '}}')}"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", OF_ONE)
+def test_of_the_table_of_the_unit(tmp_path: Path, how: str) -> None:
+    constraint, protected = OF_ONE[how]
+    connection = duckdb.connect()
+    connection.execute(f"""
+    CREATE TABLE towns (town INTEGER PRIMARY KEY); INSERT INTO towns FROM range(5);
+    CREATE TABLE people (id INTEGER PRIMARY KEY, town INTEGER {constraint}); INSERT INTO people SELECT i, i * i % 5 FROM range(90) t(i);
+    CREATE TABLE stays (stay INTEGER PRIMARY KEY, id INTEGER NOT NULL REFERENCES people (id));
+    """)
+    duckdb_dp.testing.load_exact(connection, tmp_path / "towns.dp")
+    found = Loaded(connection, tmp_path / "towns.dp")
+    found(protected.format(budget="epsilon := 1e7, delta := 1e-9"))
+    found("CALL dp_public('towns')")
+    select = "SELECT town, count(*) AS n FROM people GROUP BY town"
+    assert rows(found, "SELECT town, n FROM dp_sql(?, epsilon := 1e4)", [select]) == rows(found, select, [])
+
+
+@pytest.mark.parametrize("select", ANSWERED[:4])
+def test_what_was_found_before_is_not_charged_again(tmp_path: Path, select: str) -> None:
+    found = opened(tmp_path, ", discovery_delta := 1e-10")
+    with as_in_form(3):
+        before = found("FROM dp_sql(?, epsilon := 1)", [select])
+    charges = found.charges()
+    looked_anew(found)
+    assert found("FROM dp_sql(?, epsilon := 1)", [select]) == before
+    assert found.charges() == charges

@@ -53,6 +53,16 @@ def test_what_is_summed_lies_where_conditions_say(visits: Loaded, text: str) -> 
     assert ratio == (None if width is None else pytest.approx(width / 2, rel=0.05))
 
 
+@pytest.mark.parametrize("bound", ["", ", max_rows := 'auto'"])
+@pytest.mark.parametrize("kind", ["avg", "sum", "stddev"])
+@pytest.mark.parametrize("value", [DAYS, "x * 2"])
+def test_conditions_that_nothing_satisfies(visits: Loaded, value: str, kind: str, bound: str) -> None:
+    for condition in (f"{value} BETWEEN 8 AND 2", f"{value} > 5 AND {value} < 3"):
+        select = f"SELECT {kind}({value}) AS m FROM visits WHERE {condition}"
+        ((m,),) = visits(f"SELECT m FROM dp_sql(?, epsilon := 1e4{bound})", [select])
+        assert not m
+
+
 @pytest.mark.parametrize("rest", ["", f" WHERE {DAYS} BETWEEN 0 AND 3", " JOIN users ON person = id"])
 def test_what_was_answered_before_is_not_charged_again(tmp_path: Path, rest: str) -> None:
     select = f"SELECT avg({DAYS}) AS m FROM visits{rest}"

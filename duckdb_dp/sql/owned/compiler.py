@@ -267,13 +267,13 @@ class Compiler:
 
     def projected(self, joined: Joined, columns: list[tuple[str, exp.Expr]], scope: Scope) -> Relation:
         """The relation of a SELECT of resolved expressions."""
-        select = self.select(joined)
-        fields = []
+        # In a join several rows of a unit may have one number.
+        select, fields, alone = self.select(joined), list[Field](), len(joined.items) == 1
         for place, (name, value) in enumerate(columns):
             at = f"c{place}"
             select = select.select(exp.alias_(self.emitted(value), at, quoted=True), copy=False)
             field = self.shown(value, name, at)
-            fields.append(replace(field, public=field.public or joined.owner is None))
+            fields.append(replace(field, public=field.public or joined.owner is None, numbers=field.numbers and alone))
         owner = tuple(f"o{i}" for i in range(len(joined.owner or ())))
         select = select.select(*self.tables.owned_by(joined.owner or (), owner) if owner else (), copy=False)
         return Relation(

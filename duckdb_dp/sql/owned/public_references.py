@@ -1,13 +1,23 @@
 """GROUP BY a column that refers to a public table: its groups are the keys there, as the statement has them that joins that table."""
 
+from dataclasses import replace
+
 from sqlglot import exp
 
+from duckdb_dp.sql.above.kinds import group_keys
 from duckdb_dp.sql.family import Family, Reference
 from duckdb_dp.sql.owned.syntax import conjuncts, outside_queries
+from duckdb_dp.sql.same_conditions import form
 from duckdb_dp.synthesis.database import Name
 
 _GROUPED = ("expressions", "group", "having", "order", "qualify")
 """The parts of a SELECT that see groups."""
+
+_STRICT = (
+    exp.Column, exp.Identifier, exp.Literal, exp.Paren, exp.Neg, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.Cast,
+    exp.DataType,
+)  # fmt: skip
+"""What is NULL where a column in it is."""
 
 
 def with_keys(select: exp.Select, table: Name, column: str, family: Family) -> exp.Select | None:
@@ -22,28 +32,43 @@ def with_keys(select: exp.Select, table: Name, column: str, family: Family) -> e
         column: its name.
         family: the dataset, with its public tables.
     """
-    member = family.member(table)
-    refers = [] if member is None else [one for one in member.references if one.columns == (column,)]
-    parents = [(one, family.public[one.parent]) for one in refers if one.parent in family.public]
-    reference = next((one for one, parent in parents if one.parent_columns in parent.keys), None)
+    refers = [one for one in family.refers.get(table, ()) if [name.lower() for name in one.columns] == [column.lower()]]
+    parents = [(one, to) for one in refers if (to := family.public_table(one.parent)) is not None]
+    reference = next((replace(one, parent=to.name) for one, to in parents if one.parent_columns in to.keys), None)
     joins = select.args.get("joins") or []
     own = [
         source
         for source in (select.args["from_"].this, *(join.this for join in joins))
         if isinstance(source, exp.Table) and source.name.lower() == table[2].lower()
     ]
-    if reference is None or len(own) != 1 or any(join.side or join.args.get("using") for join in joins):
+    if form() < 4 or reference is None or len(own) != 1 or any(join.side or join.args.get("using") for join in joins):
+        return None
+    if not _alone_in_groups(select, column, own[0].alias_or_name):
         return None
     found, alias, key = select.copy(), own[0].alias_or_name, reference.parent_columns[0]
     if (beside := _beside(found, reference, column, alias)) is not None:
         return _grouped(found, column, alias, exp.column(key, table=beside, quoted=True))
-    name = f"{column} of {reference.parent[2]}"
+    taken = {source.alias_or_name.lower() for source in (select.args["from_"].this, *(join.this for join in joins))}
+    names = (f"{column} of {reference.parent[2]}{more}" for more in ("", *(f" {i}" for i in range(2, 1000))))
+    name = next(one for one in names if one.lower() not in taken)
     parent = exp.table_(reference.parent[2], db=reference.parent[1], catalog=reference.parent[0], quoted=True)
     keys = exp.select(exp.alias_(exp.column(key, quoted=True), name, quoted=True)).from_(parent).subquery(name)
     keys.args["alias"].this.set("quoted", True)
     its_key = exp.column(name, table=name, quoted=True)
     equal = exp.EQ(this=its_key, expression=exp.column(column, table=alias, quoted=True))
     return _grouped(found.join(keys, on=equal, copy=False), column, alias, its_key)
+
+
+def _alone_in_groups(select: exp.Select, column: str, alias: str) -> bool:
+    """Whether no group has rows without a key, as those of ROLLUP have, and of what is something where the column is NULL."""
+    group = select.args.get("group")
+    if group is None or group.find(exp.Cube, exp.Rollup, exp.GroupingSets) is not None:
+        return False
+    keys = [*group.expressions, *group_keys(select)]
+    if any(isinstance(key, exp.Column) and _is(key, column, alias) for key in keys):
+        return True
+    keys = [key for key in keys if any(_is(one, column, alias) for one in key.find_all(exp.Column))]
+    return bool(keys) and all(isinstance(node, _STRICT) for key in keys for node in key.walk())
 
 
 def _beside(select: exp.Select, reference: Reference, column: str, alias: str) -> str | None:

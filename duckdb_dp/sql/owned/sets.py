@@ -93,7 +93,7 @@ def union(compiler: "Compiler", node: exp.Expr, ctes: dict[str, Relation]) -> Re
         alike = one.attribute if one.attribute == two.attribute else None
         tags, maybe = of_either(one.tags, two.tags), of_either(one.tags | one.maybe, two.tags | two.maybe)
         null = one.nullable or two.nullable
-        same = replace(one, at=at, tags=tags, maybe=maybe, nullable=null, attribute=alike)
+        same = replace(one, at=at, tags=tags, maybe=maybe, nullable=null, attribute=alike, numbers=False)
         fields.append(
             same if (one.table, one.column) == (two.table, two.column) else replace(same, table=None, column="")
         )

@@ -83,7 +83,7 @@ class _Groups:
         if not (compiler.as_written or form() == 1):
             self._keys.sort(key=_nameless)  # any order makes the same groups
         owned = joined.owner is not None
-        fields = [compiler.shown(key, "", f"g{i}") for i, key in enumerate(self._keys)]
+        fields = [replace(compiler.shown(key, "", f"g{i}"), numbers=False) for i, key in enumerate(self._keys)]
         if owned:
             self._check_owner(fields)
         outputs = [(name, value if known else self._above(value)) for name, value, known in listed]
