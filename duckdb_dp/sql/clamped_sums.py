@@ -313,7 +313,9 @@ class ClampedSums:
         try:
             own = [parse_one(asked.where, dialect="duckdb")] if asked.where else []
             conditions = [*self._conditions, *own]
-            found = said(asked.value, bounds(asked.value, self._declared, conditions), conditions, self._declared)
+            found = bounds(asked.value, self._declared, conditions)
+            average = not isinstance(asked.node, exp.Sum)
+            found = said(asked.value, found, conditions, self._declared, average=average)
         except Unbounded:
             found = None
         except DPError as error:

@@ -11,24 +11,31 @@ from duckdb_dp.sql.same_conditions import form
 
 
 def said(
-    value: exp.Expr, found: Bounds | None, conditions: Sequence[exp.Expr], declared: Mapping[str, Attribute]
+    value: exp.Expr,
+    found: Bounds | None,
+    conditions: Sequence[exp.Expr],
+    declared: Mapping[str, Attribute],
+    *,
+    average: bool,
 ) -> Bounds | None:
     """The bounds of a value, by its conditions; None where they are to be chosen.
 
-    Two days of some years may be these years apart, and hardly are: bounds of a difference of dates are chosen unless conditions say both.
+    Two days of some years may be these years apart, and hardly are: an average of differences of dates has chosen bounds unless conditions say
+    both. A sum has those of the declarations, as a few long ones may be much of it.
 
     Args:
         value: a checked expression.
         found: its bounds by those of its columns; None where there are none.
         conditions: all of which hold.
         declared: the declarations, by name.
+        average: whether it is averaged.
     """
     if found is None or form() < 4 or isinstance(value.unnest(), exp.Column):
         return found
     least, most = limits_of(value, conditions)
     if least > found[1] or found[0] > most:
         return found
-    if _apart(value, declared) and not math.isfinite(most - least):
+    if average and _apart(value, declared) and not math.isfinite(most - least):
         return None
     low, high = max(least, found[0]), min(most, found[1])
     return min(low, high), max(low, high)  # of conditions that nothing satisfies

@@ -23,6 +23,7 @@ SAID: dict[str, int | None] = {
     "avg({0}) AS m FROM visits WHERE da - db BETWEEN 0 AND 3": None,
     "avg({0}) AS m FROM visits WHERE {0} <= x": None,
     "avg({0}) AS m FROM visits": None,
+    "sum({0}) / count({0}) AS m FROM visits": 182,
     "avg({0} + 0) AS m FROM visits": 182,
     "avg(x * 2) AS m FROM visits WHERE x * 2 BETWEEN 0 AND 8": 8,
     "avg(x * 2) AS m FROM visits WHERE x * 2 < 8 AND x * 2 > 2": 6,
