@@ -23,11 +23,14 @@ Note = tuple[str, str, Sequence[Clique]]
 def too_large_note(request: Request) -> str | None:
     """Which pairs have too many cells to be measured, and what would help; which dates keep their difference. None where there are none.
 
+    Noise may drown that: it depends on the noisy number of links, and ``pairs_note`` says it after.
+
     Privacy: depends on public facts only.
     """
     notes, apart = [], links.apart(request) if request.function == dp_links.FUNCTION.name else []
     if apart:
-        notes.append(f"of dates and times it is kept how far they are apart, to a factor of 2: {_listed(apart)}")
+        kept = "of dates and times it is kept how far they are apart, to a factor of 2"
+        notes.append(f"where noise does not drown it, {kept}: {_listed(apart)}")
     if pairs := _too_large(request):
         notes.append(
             "pairs of too many cells keep no relation but what other pairs imply, unless dp_attribute gives them a larger step or "

@@ -104,6 +104,16 @@ def test_two_days_across_a_link_are_named_with_what_keeps_them(db: Any, dates: b
     assert "too many cells" not in explained()
 
 
+def test_dates_whose_difference_noise_drowns_are_named_as_such(db: Any) -> None:
+    db(VISITS)
+    asked = "'main', target := 'syn', tables := ['guests', 'visits', 'events'], rho := 0.0001"
+    kept = "where noise does not drown it, of dates and times it is kept how far they are apart"
+    assert kept in notes(db, f"{asked}, plan := true")["visits"]
+    done = notes(db, asked)["visits"]
+    assert kept in done
+    assert "guests.born x events.held" in done.partition("measured not at all, as noise would drown them: ")[2]
+
+
 @pytest.mark.parametrize("method", ["forest", "mst", "aim"])
 def test_pairs_of_rows_with_too_many_cells_are_named(db: Any, method: str) -> None:
     if method != "forest":

@@ -26,6 +26,9 @@ CHILDLESS, SCALES = 0.05, np.exp(0.7 * np.linspace(-3, 2, 26))
 """How likely it is that rows of a value have no links, before anything is seen; and if they have, their number over what is expected, whose
 logarithm has a standard deviation of 0.7."""
 
+OTHERWISE, SIZES = 0.001, np.geomspace(0.03, 1, 6)
+"""How likely it is that rows of a value are in other classes of degrees than those of all values, and how many of them, over all."""
+
 SURE = 1.0
 """Standard deviations of its noise by which the energy of differences between values is lowered, before these are believed."""
 
@@ -154,7 +157,7 @@ def _by_value(
     noisy = NoisyTable(table.table - beside[:, None], table.variance * (1 - 1 / len(alone)))
     joint = noisy.shrunk(shares * measured.rows) / measured.rows
     joint = np.stack([simplex(row, whole) for row, whole in zip(joint, found.tolist(), strict=True)])
-    joint *= 1 - _childless(table, np.multiply.outer(found, alone) * measured.rows)
+    joint *= 1 - _childless(table, np.multiply.outer(found, alone) * measured.rows, alone * measured.rows)
     joint *= (found / np.maximum(joint.sum(axis=1), 1e-300))[:, None]
     joint *= (np.minimum(1.0, alone / np.maximum(joint.sum(axis=0), LEAST)))[None, :]
     left = np.maximum(alone - joint.sum(axis=0), 0)
@@ -162,18 +165,31 @@ def _by_value(
     return np.concatenate([left[None, :], joint[held] * within[:, None]])
 
 
-def _childless(table: NoisyTable, expected: Array) -> Array:
+def _childless(table: NoisyTable, expected: Array, rows: Array) -> Array:
     """How likely it is that rows of a value have no links at all: the noise in a table would give them some.
 
-    The rows of a value are a times those that are expected, for all classes: a is 0 with probability CHILDLESS, or lognormal.
+    The rows of a value are a times those that are expected, for all classes: a is 0 with probability CHILDLESS, or lognormal. With
+    probability OTHERWISE they are in classes of their own, N(0, s^2) rows in each, where s is one of SIZES of what it is with all rows of
+    the value in one class: so rows of which all have a number of links that is rare among others, or of which few have any, have theirs.
     """
     size = np.maximum((expected**2).sum(axis=0), LEAST)
     found, noise = (expected * table.table).sum(axis=0) / size, table.variance / size
     logs = -0.5 * (found[:, None] - np.append(0.0, SCALES)[None, :]) ** 2 / noise[:, None]
-    likely = np.exp(logs - logs.max(axis=1, keepdims=True))
+    apart = np.maximum(np.multiply.outer(rows**2 / len(table.table), SIZES**2), LEAST)
+    signal = apart / (apart + table.variance)
+    energy = (table.table**2).sum(axis=0) / table.variance
+    beside = 0.5 * (energy[:, None] * signal + len(table.table) * np.log1p(-signal)) + logs[:, :1]
     before = np.exp(-0.5 * (np.log(SCALES) / 0.7) ** 2)
-    none = CHILDLESS * likely[:, 0]
-    return np.asarray(none / (none + (1 - CHILDLESS) * (likely[:, 1:] @ before) / before.sum()))
+    priors = np.concatenate(
+        [
+            [CHILDLESS],
+            (1 - CHILDLESS - OTHERWISE) * before / before.sum(),
+            np.full(len(SIZES), OTHERWISE / len(SIZES)),
+        ]
+    )
+    logs = np.concatenate([logs, beside], axis=1) + np.log(priors)
+    likely = np.exp(logs - logs.max(axis=1, keepdims=True))
+    return np.asarray(likely[:, 0] / likely.sum(axis=1))
 
 
 def _leaning(table: NoisyTable, found: Array, means: Array, alone: Array, rows: float) -> Array:

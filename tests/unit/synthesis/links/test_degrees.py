@@ -138,3 +138,32 @@ def test_noise_alone_leaves_the_distribution_smooth() -> None:
     found = model(measured, side, Domain({"side.kind": 2}), 800)
     assert isinstance(found, Degrees)
     assert np.abs(found.shares - clipped(1.6, 1 - 0.7, 4)).sum() < 0.6
+
+
+@pytest.mark.parametrize("noise", [0.5, 5.0])
+@pytest.mark.parametrize(
+    ("others", "few"), [((1,), (8,)), ((0, 1, 2), (6, 7, 8)), ((2,), (2, *[0] * 9)), ((1, 2, 3), (0,))]
+)
+def test_rows_of_a_value_have_their_links_though_no_others_have_so_many(
+    others: tuple[int, ...], few: tuple[int, ...], noise: float
+) -> None:
+    """Of 4,000 rows 200 have a value of their own, and numbers of links that are rare, few or none."""
+    codes = (np.arange(4000) % 20 == 0).astype(np.int64)
+    degrees = np.where(codes == 1, np.resize(few, 4000), np.resize(others, 4000))
+    degrees[codes == 1] = np.resize(few, 200)
+    values = np.stack([np.bincount(degrees[codes == v], minlength=9)[1:] for v in (0, 1)], 1).astype(float)
+    side, sizes = side_of(("side.kind",), codes[:, None], max_degree=8), values.sum(axis=1)
+    found = []
+    for seed in range(4):
+        rng = RNG(seed)
+        noisy = [NoisyTable(one + rng.normal(0, noise, one.shape), noise**2) for one in (sizes, values)]
+        measured = Measured(
+            rows=4000.0,
+            linked=float(sizes.sum()),
+            linked_variance=noise**2,
+            sizes=noisy[0],
+            values={"side.kind": ByGroup(noisy=noisy[1], group=np.arange(2))},
+        )
+        table = model(measured, side, Domain({"side.kind": 2}), int(degrees.sum())).of(side)
+        found.append(table[side.types[:, 0] == 1][0] @ np.arange(9))
+    assert np.mean(found) == pytest.approx(np.mean(few), rel=0.1, abs=0.01 * max(noise, 2))
