@@ -20,8 +20,8 @@ def said(
 ) -> Bounds | None:
     """The bounds of a value, by its conditions; None where they are to be chosen.
 
-    Two days of some years may be these years apart, and hardly are: an average of differences of dates has chosen bounds unless conditions say
-    both. A sum has those of the declarations, as a few long ones may be much of it.
+    Two days of some years may be these years apart, and hardly are: an average of differences of dates has chosen bounds unless
+    conditions say both. A sum has those of the declarations, as a few long ones may be much of it.
 
     Args:
         value: a checked expression.

@@ -143,7 +143,7 @@ def test_values_keep_their_links_under_any_bound(most: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("deviation", "most", "people"), [(2.0, 8, 4000), (5.0, 8, 4000), (2.0, 40, 4000), (1.0, 8, 400)]
+    ("deviation", "most", "people"), [(2.0, 8, 4000), (5.0, 8, 4000), (2.0, 40, 4000), (1.0, 8, 1000)]
 )
 def test_rows_of_a_value_without_links_get_next_to_none(deviation: float, most: int, people: int) -> None:
     """One of ten values, a twentieth of the people, none of whom has a link: noise above 0 gave them a fifth of the links of others."""
