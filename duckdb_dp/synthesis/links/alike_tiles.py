@@ -9,10 +9,13 @@ from duckdb_dp.linop import Array, Integers
 from duckdb_dp.synthesis.links.assign_links import filled
 from duckdb_dp.synthesis.links.room import within_room
 from duckdb_dp.synthesis.links.sides import Side
-from duckdb_dp.synthesis.links.tiles import DRAWN, part
+from duckdb_dp.synthesis.links.tiles import part
 from duckdb_dp.synthesis.links.whole import Whole
 
-SEEN = 1_500
+AT_ONCE = 4_000_000
+"""Blocks that are worked out at once."""
+
+SEEN = 500
 """Rows of each side by which parents are put in order, and parents that stand for those of all tiles."""
 
 LOOKED = 200_000_000
@@ -55,7 +58,7 @@ def alike_tiles(
     weights = weights[np.unique(right.rows[seen])]
     weights /= weights.sum(axis=1, keepdims=True)
     goes = np.empty(children, dtype=np.int64)
-    turns = -(-children * max(len(seen), count) // DRAWN)
+    turns = -(-children * max(len(seen), count) // AT_ONCE)
     order, done = rng.permutation(children), 0
     for rows in np.array_split(order, turns):
         some = part(left, rows)
