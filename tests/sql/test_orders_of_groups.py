@@ -63,7 +63,7 @@ def test_of_one_table(exact: Loaded, selects: tuple[str, str]) -> None:
 
 
 def test_in_a_union(exact: Loaded) -> None:
-    union = "SELECT z, part, n FROM (SELECT sex IS NULL AS z, part, count(*) AS n FROM alone GROUP BY ALL) UNION ALL SELECT NULL, NULL, count(*) FROM alone"
+    union = "SELECT z, part, n FROM (SELECT sex IS NULL AS z, part, count(*) AS n FROM alone GROUP BY ALL) UNION ALL SELECT NULL::BOOLEAN, NULL::INTEGER, count(*) FROM alone"
     assert groups(exact, union, "FROM dp_sql(?, epsilon := 1e3)", [union]) == groups(
         exact, union, f"FROM ({union})", []
     )
