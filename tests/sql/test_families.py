@@ -412,6 +412,7 @@ def test_what_is_said_of_views_of_files_works(exact: Loaded, tmp_path: Path) -> 
     assert exact("CALL dp_protect('vs', unit := 'id', max_rows := 5, rho := 1)")
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("table", ["patients", "visits", "drugs"])
 def test_any_table_of_a_unit_takes_a_larger_share(hospital: Loaded, table: str) -> None:
     """They have one budget, of which each step has a part: three times as much for a table, before they add up to 1."""

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("kind", ["INTEGER", "DATE"])
 @pytest.mark.parametrize("rho", [0.5, 20])
 def test_rows_have_their_links_by_attributes_of_many_values(db: Any, kind: str, rho: float) -> None:

@@ -65,6 +65,7 @@ def asked(found: Loaded, source: str) -> tuple[int, float]:
     return round(n), stddev
 
 
+@pytest.mark.some(8)
 @pytest.mark.parametrize("source", BOUNDS)
 def test_noise_covers_the_rows_that_are_kept(visits: Loaded, source: str) -> None:
     _, one = asked(visits, "(SELECT person FROM visits GROUP BY person)")

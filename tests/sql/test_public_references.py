@@ -74,6 +74,7 @@ def rows(found: Loaded, sql: str, parameters: list[object]) -> list[tuple[object
     return sorted((tuple(round(v, 3) if isinstance(v, float) else v for v in row) for row in got if row[-1]), key=str)
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("select", ANSWERED)
 def test_groups_are_the_keys(films: Loaded, select: str) -> None:
     names = ", ".join(f'"{name}"' for name, *_ in films.connection.execute(select).description)

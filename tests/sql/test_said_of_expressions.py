@@ -43,6 +43,7 @@ def asked(found: Loaded, select: str) -> tuple[float | None, float | None]:
     return m, None if deviations[0][0] is None else deviations[0][0] / deviations[1][0]
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize("text", SAID)
 def test_what_is_summed_lies_where_conditions_say(visits: Loaded, text: str) -> None:
     select = f"SELECT {text.format(DAYS)}"
