@@ -26,6 +26,7 @@ _RESPELT_AGAIN = re.compile(
 
 _NUMBERED = re.compile(r"\bROW_NUMBER\b", re.IGNORECASE)
 """What numbers the rows of each unit: as many as a unit has counted, however few are kept, before a condition on it bounded them."""
+
 _SOUGHT = '"other":true'
 """What it says where groups were found: also those of columns that refer to a public table, before they were the keys there."""
 

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Loaded
-from tests.sql.earlier_forms import as_in_form
+from tests.sql.earlier_forms import check_found_again
 from tests.sql.some_visits import loaded
-from tests.sql.test_same_join import looked_anew
 
 NUMBER = "row_number() OVER (PARTITION BY person ORDER BY a) AS k"
 FIRST = f"(SELECT person, x, {NUMBER} FROM visits)"
@@ -77,9 +76,4 @@ def test_noise_covers_the_rows_that_are_kept(visits: Loaded, source: str) -> Non
 def test_what_was_answered_before_is_not_charged_again(tmp_path: Path) -> None:
     select = f"SELECT avg(x) AS m FROM {FIRST} WHERE k = 1"
     with loaded(tmp_path) as found:
-        with as_in_form(3):
-            before = found("FROM dp_sql(?, epsilon := 1)", [select])
-        charges = found.charges()
-        looked_anew(found)
-        assert found("FROM dp_sql(?, epsilon := 1)", [select]) == before
-        assert found.charges() == charges
+        check_found_again(found, select, 3)

@@ -8,8 +8,7 @@ import pytest
 
 import duckdb_dp.testing
 from tests.conftest import Loaded
-from tests.sql.earlier_forms import as_in_form
-from tests.sql.test_same_join import looked_anew
+from tests.sql.earlier_forms import check_found_again
 
 TABLES = """
 CREATE TABLE users (id INTEGER PRIMARY KEY, sex VARCHAR); INSERT INTO users SELECT i, ['f', 'm'][1 + i % 2] FROM range(300) t(i);
@@ -133,9 +132,4 @@ def test_of_the_table_of_the_unit(tmp_path: Path, how: str) -> None:
 @pytest.mark.parametrize("select", ANSWERED[:4])
 def test_what_was_found_before_is_not_charged_again(tmp_path: Path, select: str) -> None:
     found = opened(tmp_path, ", discovery_delta := 1e-10")
-    with as_in_form(3):
-        before = found("FROM dp_sql(?, epsilon := 1)", [select])
-    charges = found.charges()
-    looked_anew(found)
-    assert found("FROM dp_sql(?, epsilon := 1)", [select]) == before
-    assert found.charges() == charges
+    check_found_again(found, select, 3)

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Loaded
-from tests.sql.earlier_forms import as_in_form
+from tests.sql.earlier_forms import check_found_again
 from tests.sql.some_visits import loaded
-from tests.sql.test_same_join import looked_anew
 
 DAYS = "db - da"
 SAID: dict[str, int | None] = {
@@ -69,9 +68,4 @@ def test_conditions_that_nothing_satisfies(visits: Loaded, value: str, kind: str
 def test_what_was_answered_before_is_not_charged_again(tmp_path: Path, rest: str) -> None:
     select = f"SELECT avg({DAYS}) AS m FROM visits{rest}"
     with loaded(tmp_path, declared=True) as found:
-        with as_in_form(3):
-            before = found("FROM dp_sql(?, epsilon := 1)", [select])
-        charges = found.charges()
-        looked_anew(found)
-        assert found("FROM dp_sql(?, epsilon := 1)", [select]) == before
-        assert found.charges() == charges
+        check_found_again(found, select, 3)

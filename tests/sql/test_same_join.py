@@ -16,7 +16,7 @@ from duckdb_dp.sql.bindings import LOADED
 from duckdb_dp.sql.older_forms import Looked
 from duckdb_dp.sql.same_conditions import in_form
 from tests.conftest import Loaded
-from tests.sql.earlier_forms import as_in_form
+from tests.sql.earlier_forms import as_in_form, looked_anew
 from tests.sql.test_joins import DECLARED, TABLES
 
 MORE = """
@@ -170,13 +170,6 @@ def test_what_is_no_rewriting_stays_another_request(hospital: Loaded) -> None:
         ("v.reason IS NOT NULL", "v.reason IS NULL"),
     ]:
         assert request(hospital, WAYS[0].format(one)).to_json() != request(hospital, WAYS[0].format(two)).to_json()
-
-
-def looked_anew(hospital: Loaded) -> None:
-    """As a new process does, which looks through the ledger once."""
-    looked = LOADED[hospital("SELECT _dp_loaded()")[0][0]].session.kept(Looked)
-    looked.found.clear()
-    looked.respelt.clear()
 
 
 def test_what_was_stored_as_its_conditions_were_written_is_found(hospital: Loaded) -> None:
