@@ -2,12 +2,14 @@
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from duckdb_dp.accounting.base import Accounting, find_accounting
 from duckdb_dp.accounting.records import units as units
+from duckdb_dp.domain.differences import DIFFERENCES, Difference, differences
 from duckdb_dp.domain.domain import Attribute, Clique, Domain, canonical
 from duckdb_dp.domain.workload import Part, Workload
 from duckdb_dp.errors import DPError
@@ -207,8 +209,15 @@ class Request:
 
     @property
     def counted(self) -> tuple[Attribute, ...]:
-        """The attributes as rows are counted by them, with the cells that are not shown."""
-        return tuple(one.with_rest() if one.name in self.rest else one for one in self.attributes)
+        """The attributes as rows are counted by them, with the cells that are not shown; after them the differences of pairs."""
+        own = (one.with_rest() if one.name in self.rest else one for one in self.attributes)
+        return (*own, *(one.attribute for one in self.differences))
+
+    @property
+    def differences(self) -> Sequence[Difference]:
+        """The differences of dates and times that are counted beside the attributes, of a synthesis that says so."""
+        pairs = next((value for name, value in self.options if name == DIFFERENCES), ())
+        return differences(self.attributes, pairs) if pairs else ()
 
     def shape(self, index: int) -> tuple[int, ...]:
         """How many answers of a question are shown, along each of its axes."""

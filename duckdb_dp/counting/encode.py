@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from duckdb_dp.counting.places import Places, packed
 from duckdb_dp.domain import types
+from duckdb_dp.domain.differences import Difference
 from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.domain.types import Scalar, Whole
 from duckdb_dp.errors import identifier
@@ -150,6 +151,13 @@ def _placed(value: str, edges: NDArray[np.float64], rows: str, number: int) -> t
     listed = f"CAST(unnest(range({len(places.before)})) AS INTEGER) AS {cell}, CAST(unnest({low}_0) AS INTEGER) AS {low}_0, {listed}"
     buckets = f"SELECT {listed} FROM (SELECT {lists} FROM {text})"
     return places.place(value, columns), f"{rows} LEFT JOIN ({buckets}) ON {places.bucket(value)} = {cell}"
+
+
+def with_differences(rows: str, differences: Sequence[Difference]) -> str:
+    """Rows with the differences of some of their columns, under the differences' names."""
+    if not differences:
+        return rows
+    return f"(SELECT *, {', '.join(f'{one.sql} AS {quote(one.name)}' for one in differences)} FROM {rows})"
 
 
 def one_to_one(attribute: Attribute) -> bool:

@@ -83,7 +83,7 @@ def _kept(link: Link, unit_key: str) -> str:
     protected = units(request.unit)
     extra = [column for columns in protected for column in columns]
     marks = [f"u{i}" for i in range(len(extra))]
-    rows = coded(link.table, link.per_row, [*keys, *(link.unit(column) for column in extra)], strict=True)
+    rows = coded(link.rows, link.per_row, [*keys, *(link.unit(column) for column in extra)], strict=True)
     codes = codes_of([attribute for _, attribute in link.per_row])
     held = [f"k{i} AS {name}" for i, name in enumerate([*names, *marks])]
     numbers = [f"w{i}" for i in range(len(words(request.domain, link.cells)))]
@@ -126,7 +126,7 @@ def _count_joined(link: Link) -> str:
 
 def _count_linked(link: Link, place: int) -> str:
     if link.sides[place].child:  # its rows are the links, and those that have no parent
-        rows = f"(SELECT count(*) FROM ({coded(link.table, link.per_row, [], strict=True)}))"
+        rows = f"(SELECT count(*) FROM ({coded(link.rows, link.per_row, [], strict=True)}))"
         linked = "(SELECT count(*) FROM joined)"
         return f"SELECT unnest([0::BIGINT, 1]) AS w0, unnest([{rows} - {linked}, {linked}]) AS n"
     on = " AND ".join(f"joined.{end} = s.k{i}" for i, end in enumerate(link.ends(place)))

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import final
 
-from duckdb_dp.counting.encode import full_name, quote
+from duckdb_dp.counting.encode import full_name, quote, with_differences
 from duckdb_dp.domain.domain import Attribute, Clique
 from duckdb_dp.request import Request
 from duckdb_dp.sql.provenance import PublicTable
@@ -132,6 +132,11 @@ class Link:
         request = self.request
         return self.counted.children if self.counted else full_name(request.catalog, request.schema, request.table)
 
+    @property
+    def rows(self) -> str:
+        """SQL of the rows with the foreign keys, and with the differences that are counted."""
+        return with_differences(self.table, self.request.differences)
+
     def parent(self, place: int) -> str:
         """SQL of the rows that the foreign key on one end refers to."""
         return self.counted.parents if self.counted else full_name(*self.sides[place].reference.parent)
@@ -175,8 +180,8 @@ class Link:
 
     @property
     def per_row(self) -> list[Column]:
-        """The columns of the table with the foreign keys that are counted, with their attributes."""
-        own = [(attribute.name, attribute) for attribute in self.own]
+        """The columns of the table with the foreign keys that are counted, with their attributes; of differences as ``rows`` has them."""
+        own = [(a.name, a) for a in (*self.own, *(one.attribute for one in self.request.differences))]
         return [*self.sides[0].columns, *own] if self.child else own
 
     def unit(self, column: str) -> str:

@@ -4,6 +4,8 @@ import itertools
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
+from duckdb_dp.counting.engines.source import SCHEMA
+from duckdb_dp.domain.differences import DIFFERENCES, looked_at
 from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.request import Request
 from duckdb_dp.synthesis.database import Table
@@ -12,6 +14,8 @@ from duckdb_dp.synthesis.table.in_order import IN_ORDER, SAID, Order, comparable
 
 def with_orders(request: Request, table: Table | None, attributes: Sequence[Attribute]) -> Request:
     """The request of a synthesis, with the pairs of its attributes that a constraint of the table, or who declared them, keeps in order.
+
+    Of dates and times of DuckDB's own tables it is counted how far they are apart. Other engines count the columns alone.
 
     Privacy: looks at constraints and declarations only.
     """
@@ -28,6 +32,8 @@ def with_orders(request: Request, table: Table | None, attributes: Sequence[Attr
     options = [*request.options, (IN_ORDER, tuple(dict.fromkeys(found)))]
     if {*found} & {*_declared(attributes)}:
         options.append((SAID, True))
+    if request.schema != SCHEMA and (apart := looked_at(attributes, [(low, high) for low, high, _ in found])):
+        options.append((DIFFERENCES, tuple(apart)))
     return replace(request, options=tuple(sorted(options)))
 
 

@@ -7,7 +7,17 @@ from typing import final
 
 from duckdb_dp.accounting.ledger import Release
 from duckdb_dp.counting.counts import blocks, words
-from duckdb_dp.counting.encode import array, encode, full_name, inside, literal, one_to_one, quote, union_all
+from duckdb_dp.counting.encode import (
+    array,
+    encode,
+    full_name,
+    inside,
+    literal,
+    one_to_one,
+    quote,
+    union_all,
+    with_differences,
+)
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.counting.tally import OPEN, described, tallied
 from duckdb_dp.domain.domain import Attribute, Clique, Domain, canonical
@@ -89,10 +99,10 @@ def counting(request: Request, unit_key: str, cliques: tuple[Clique, ...] | None
     {k: row-major position, n: rows} of the non-empty cells of a block of attributes. Many blocks are counted in Python,
     and one row of ``blocks`` says where.
     """
-    codes = {attribute.name: f"c{i}" for i, attribute in enumerate(request.attributes)}
-    counted = blocks(request.domain, request.cliques if cliques is None else cliques)
     attributes = request.counted
-    coded = encode(attributes, f"({source(request, unit_key)})")
+    codes = {attribute.name: f"c{i}" for i, attribute in enumerate(attributes)}
+    counted = blocks(request.domain, request.cliques if cliques is None else cliques)
+    coded = encode(attributes, with_differences(f"({source(request, unit_key)})", request.differences))
     later = {codes[a.name]: a for a in attributes if one_to_one(a)} if len(counted) == 1 else {}
     named = ", ".join(
         f"{quote(later[name].name) if name in later else code} AS {name}"

@@ -17,6 +17,7 @@ from duckdb_dp.accounting.ledger import Dataset, Ledger, Release
 from duckdb_dp.answers import Answers, Columns, Planned, Sums, load
 from duckdb_dp.counting.engines.source import SCHEMA, Attached
 from duckdb_dp.counting.tally import Tallies
+from duckdb_dp.domain.differences import DIFFERENCES
 from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.errors import DPError, quoted
 from duckdb_dp.noise.uniform import EntropySource
@@ -174,10 +175,13 @@ class Session:
     def stored(self, request: Request, name: str | None) -> Release | None:
         """The stored release of a request with this name, or its newest release if no name is given."""
         ledger, private = self.ledger, self.bits.private
-        # Rows that were drawn before a CHECK kept columns in order are paid for.
-        options, said = [option for option in request.options if option[0] != IN_ORDER], SAID in dict(request.options)
-        former = request if said else replace(request, options=tuple(options))
-        for one in dict.fromkeys([request.hash, former.hash]):
+        # Rows that were drawn before differences were counted, or before a CHECK kept columns in order, are paid for.
+        said, dropped, forms = SAID in dict(request.options), set[str](), [request.hash]
+        for option in (DIFFERENCES, *(() if said else (IN_ORDER,))):
+            dropped.add(option)
+            left = tuple(one for one in request.options if one[0] not in dropped)
+            forms.append(replace(request, options=left).hash)
+        for one in dict.fromkeys(forms):
             found = ledger.find(one, private=private) if name is None else ledger.named(name, private=private)
             if found is not None and found.state == "stored" and found.request_hash == one:
                 self.read[found.id] = found

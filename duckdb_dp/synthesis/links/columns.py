@@ -59,6 +59,11 @@ def link_attributes(request: Request) -> list[Attribute]:
     ]
 
 
+def _counted(request: Request) -> list[str]:
+    """The names of what is counted of the links themselves: their attributes, and the differences of these."""
+    return [*(one.name for one in link_attributes(request)), *(one.name for one in request.differences)]
+
+
 def check(request: Request) -> None:
     """Refuse what cannot be done, before anything is charged.
 
@@ -196,7 +201,7 @@ def left_out(request: Request) -> str | None:
 
 def too_large(request: Request) -> list[Clique]:
     """The pairs of attributes, across the sides or of the links, that have too many cells to be measured; public."""
-    domain, own = request.domain, [attribute.name for attribute in link_attributes(request)]
+    domain, own = request.domain, _counted(request)
     left, right = ([attribute.name for attribute in side_attributes(request, end)] for end in (0, 1))
     across = learner.too_large if request.mechanism == DEFAULT else mwem_pgd.too_large
     asked = [] if unit_side(request) is not None else candidates(domain, own, (*left, *right))
@@ -276,7 +281,7 @@ def links_of(
         rules=rules,
         matches=matches_of(side_attributes(request, 0), side_attributes(request, 1)),
         gaps=gaps_of(side_attributes(request, 0), side_attributes(request, 1)),
-        link_attributes=[attribute.name for attribute in link_attributes(request)],
+        link_attributes=_counted(request),
         method=request.mechanism,
         unit=unit_side(request),
         rng=rng,

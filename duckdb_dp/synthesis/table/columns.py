@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from duckdb_dp.answers import DETAIL, to_bytes
+from duckdb_dp.domain.differences import DIFFERENCES
 from duckdb_dp.domain.domain import Attribute, Clique
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array
@@ -16,6 +17,7 @@ from duckdb_dp.reconstruct.junction import Codes
 from duckdb_dp.request import Request
 from duckdb_dp.synthesis.base import Run, SyntheticTable, generator
 from duckdb_dp.synthesis.table import methods
+from duckdb_dp.synthesis.table.by_difference import Apart
 from duckdb_dp.synthesis.table.in_order import IN_ORDER, SAID, in_order, orders
 
 LEAST = 1e-16
@@ -33,7 +35,9 @@ ROUNDED = "rounded"
 
 def options(request: Request) -> methods.Options:
     """How the rows are made."""
-    given: dict[str, Any] = {name: value for name, value in request.options if name not in ("rows", IN_ORDER, SAID)}
+    given: dict[str, Any] = {
+        name: value for name, value in request.options if name not in ("rows", IN_ORDER, SAID, DIFFERENCES)
+    }
     return methods.Options(method=request.mechanism, **given)  # type: ignore[arg-type]  # it checks the word itself
 
 
@@ -81,7 +85,7 @@ def run(request: Request, tables: Sequence[SyntheticTable], track: Track) -> Run
                 options=options(request),
                 rng=rng,
                 track=track,
-                ordered=ordered(request.attributes),
+                ordered=ordered(request.counted),
             )
         codes = codes[rng.permutation(len(codes))]
         columns = stored(request, request.attributes, [*codes.T], rng)
@@ -103,10 +107,21 @@ def stored(
 ) -> list[Array]:
     """Drawn columns as the numbers that are stored, in the order that is public of them.
 
+    Args:
+        request: what was asked.
+        attributes: of the columns.
+        codes: their cells, and after them those of the request's differences.
+        rng: random numbers.
+
     Privacy: post-processing.
     """
-    columns = [values(attribute, each, rng) for attribute, each in zip(attributes, codes, strict=True)]
-    return in_order(attributes, codes, columns, orders(request), rng)
+    own, more = codes[: len(attributes)], codes[len(attributes) :]
+    columns = [values(attribute, each, rng) for attribute, each in zip(attributes, own, strict=True)]
+    apart = {
+        (one.low.name, one.high.name): Apart(difference=one, codes=each, leaning=_leaning(one.attribute, each))
+        for one, each in zip(request.differences, more, strict=True)
+    }
+    return in_order(attributes, own, columns, orders(request), rng, apart)
 
 
 def values(attribute: Attribute, codes: Codes, rng: np.random.Generator) -> Array:
@@ -120,14 +135,16 @@ def values(attribute: Attribute, codes: Codes, rng: np.random.Generator) -> Arra
     cells = np.asarray(codes, dtype=np.float64)
     if attribute.kind != "bins":
         return cells
-    even = rng.random(len(cells))
-    bins = len(attribute.points) - 1
-    held = np.bincount(np.asarray(codes, dtype=np.int64), minlength=bins)[:bins].astype(np.float64)
-    t = np.pad(leaning(np.array(attribute.dtype.amounts(attribute.points), np.float64), held), (0, 2))[
-        codes
-    ]  # of 'other' and NULL 0
+    even, t = rng.random(len(cells)), _leaning(attribute, codes)[codes]
     share = 2 * even / (1 - t + np.sqrt((1 - t) ** 2 + 4 * t * even))
     return np.minimum(cells + share, np.nextafter(cells + 1, 0))
+
+
+def _leaning(attribute: Attribute, codes: Codes) -> Array:
+    """How the density leans in each cell of bins of which these were drawn; 0 of 'other' and NULL."""
+    bins = len(attribute.points) - 1
+    held = np.bincount(np.asarray(codes, dtype=np.int64), minlength=bins)[:bins].astype(np.float64)
+    return np.pad(leaning(np.array(attribute.dtype.amounts(attribute.points), np.float64), held), (0, 2))
 
 
 def leaning(edges: Array, counts: Array) -> Array:

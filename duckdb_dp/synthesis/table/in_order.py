@@ -4,8 +4,8 @@ Drawn apart, two values of one bin are in the wrong order half of the time, thou
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from typing import Any, final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from duckdb_dp.linop import Array, Integers
 from duckdb_dp.reconstruct.junction import Codes
 from duckdb_dp.request import Request
 from duckdb_dp.synthesis.table.as_shown import as_shown
+from duckdb_dp.synthesis.table.by_difference import Apart, End, settle
+from duckdb_dp.synthesis.table.placed_cells import Cells
 
 IN_ORDER = "in_order"
 """Option of a request: (lower column, upper column, whether they always differ) of pairs whose order is public."""
@@ -66,8 +68,11 @@ def in_order(
     columns: Sequence[Array],
     pairs: Sequence[Order],
     rng: np.random.Generator,
+    apart: Mapping[tuple[str, str], Apart] | None = None,
 ) -> list[Array]:
     """The columns as they are stored, in which the pairs are in order.
+
+    Rows of which it was drawn how far a pair is apart are placed by that, as ``by_difference.settle`` does. Of the others:
 
     Bins whose values can be in order stay as they are. Others are exchanged between rows as far as that helps; of the rest the upper
     column's bin moves up to the lower one's, or that one down, in half of the rows each. The values a <= b of bins that overlap or touch
@@ -81,11 +86,13 @@ def in_order(
         columns: what would be stored: cells, in bins with a share of the way through the bin.
         pairs: whose order is public.
         rng: random numbers.
+        apart: how far pairs are apart, as far as it was drawn.
 
     Privacy: post-processing; the order is public.
     """
+    apart = apart or {}
     found, place = [column.copy() for column in columns], {attribute.name: i for i, attribute in enumerate(attributes)}
-    known = {i: _Cells(attributes[i]) for pair in pairs for i in (place[pair[0]], place[pair[1]])}
+    known = {i: Cells(attributes[i]) for pair in pairs for i in (place[pair[0]], place[pair[1]])}
     cells = {i: np.array(codes[i], dtype=np.int64) for i in known}
     drawn = set[int]()
     for low, high, strict in pairs:
@@ -94,6 +101,9 @@ def in_order(
             continue  # no column is drawn twice
         rows = np.flatnonzero((cells[i] < known[i].number) & (cells[j] < known[j].number))
         gap = _gap(attributes[i], attributes[j], strict=strict)
+        if (low, high) in apart:
+            one, other = (End(known=known[k], cells=cells[k], stored=found[k], fixed=k in drawn) for k in (i, j))
+            rows = np.setdiff1d(rows, settle(one, other, apart[low, high], rows, gap, rng))
         fixed = [known[k].values(found[k][rows]) if k in drawn else None for k in (i, j)]
 
         def ends(
@@ -104,7 +114,7 @@ def in_order(
 
         a0, a1, b0, b1 = ends()
         near = rows[(a1 >= b0) & (b1 >= a0)]
-        apart = known[j].values(found[j][near]) - known[i].values(found[i][near]) - gap
+        far = known[j].values(found[j][near]) - known[i].values(found[i][near]) - gap
         free = [k for k, at in enumerate((i, j)) if at not in drawn]
         _exchange([known[i], known[j]], [cells[i], cells[j]], [found[i], found[j]], rows, gap, free, rng)
         a0, a1, b0, b1 = ends()
@@ -116,7 +126,7 @@ def in_order(
         cells[j][rows[up]], cells[i][rows[down]] = next_[up], before[down]
         a0, a1, b0, b1 = spans = ends()
         close = np.flatnonzero((a1 >= b0) & (b1 > a0))
-        for part, a, b in _drawn([bound[close] for bound in spans], float(apart.mean()) if len(near) else 0.0, rng):
+        for part, a, b in _drawn([bound[close] for bound in spans], float(far.mean()) if len(near) else 0.0, rng):
             at = rows[close[part]]
             if i not in drawn:
                 found[i][at] = known[i].stored(cells[i][at], a - gap)
@@ -138,7 +148,7 @@ def _gap(one: Attribute, other: Attribute, *, strict: bool) -> float:
 
 
 def _exchange(
-    known: Sequence["_Cells"],
+    known: Sequence[Cells],
     cells: Sequence[Integers],
     columns: Sequence[Array],
     rows: Integers,
@@ -177,57 +187,6 @@ def _exchange(
             x, y = r[nearer & (which == number)], s[nearer & (which == number)]
             for values in (cells[k], columns[k]):
                 values[x], values[y] = values[y], values[x]
-
-
-@final
-class _Cells:
-    """The cells of an attribute in its type's unit: [low, high) of each; whole units hold what lies between them and the next one."""
-
-    def __init__(self, attribute: Attribute) -> None:
-        if attribute.kind == "integers":
-            first, last = map(int, attribute.points)
-            self.low = np.arange(first, last + 1, dtype=np.float64)
-            self.high = self.low + 1
-        elif attribute.kind == "values":
-            self.low = np.array(attribute.dtype.amounts(attribute.points), dtype=np.float64)
-            self.high = self.low + 1
-        else:
-            lows, highs = zip(*attribute.held, strict=True)
-            self.low = np.array(lows, dtype=np.float64)
-            # Where values have no unit bins end where the next one begins.
-            units = np.array([float(high) + 1 for high in highs])
-            self.high = np.append(self.low[1:], float(highs[-1])) if attribute.dtype.continuous else units
-        self.number = len(self.low)
-        self.shares = attribute.kind == "bins"
-
-    def values(self, stored: Array) -> Array:
-        """The values that are stored; of single ones the middle of their unit."""
-        cell = np.floor(stored).astype(np.int64)
-        share = stored - cell if self.shares else 0.5
-        found: Array = self.low[cell] + share * (self.high[cell] - self.low[cell])
-        return found
-
-    def ends(self, cells: Integers, values: Array | None) -> tuple[Array, Array]:
-        """The ends of cells, or values in their place."""
-        return (self.low[cells], self.high[cells]) if values is None else (values, values)
-
-    def reaching(self, least: Array) -> Integers:
-        """The first cells with values of at least so much; ``number`` where there is none."""
-        return np.searchsorted(self.high, least, side="right")
-
-    def under(self, most: Array) -> Integers:
-        """The last cells with values below so much; -1 where there is none."""
-        return np.searchsorted(self.low, most, side="left") - 1
-
-    def stored(self, cells: Integers, values: Array) -> Array:
-        """Values as they are stored, each in its cell."""
-        if not self.shares:
-            return cells.astype(np.float64)
-        widths = self.high[cells] - self.low[cells]
-        widths = np.where(widths > 0, widths, 1.0)  # a bin may hold no value
-        share = np.clip((values - self.low[cells]) / widths, 0, 1)
-        found: Array = np.minimum(cells + share, np.nextafter(cells + 1.0, 0))
-        return found
 
 
 def _drawn(spans: Sequence[Array], mean: float, rng: np.random.Generator) -> Iterator[tuple[Any, Array, Array]]:

@@ -8,7 +8,8 @@ import pytest
 from duckdb_dp.domain.domain import Attribute, declare
 from duckdb_dp.linop import Array
 from duckdb_dp.synthesis.table.columns import values
-from duckdb_dp.synthesis.table.in_order import _Cells, _pair, comparable, in_order
+from duckdb_dp.synthesis.table.in_order import _pair, comparable, in_order
+from duckdb_dp.synthesis.table.placed_cells import Cells
 
 DAYS, WEEKS = list(range(0, 361, 30)), list(range(-4, 367, 7))
 
@@ -28,7 +29,7 @@ def drawn(
 def real(attributes: list[Attribute], columns: list[Array]) -> list[Array]:
     """The values that are stored, as whole units."""
     return [
-        np.floor(_Cells(attribute).values(column) + 1e-9) for attribute, column in zip(attributes, columns, strict=True)
+        np.floor(Cells(attribute).values(column) + 1e-9) for attribute, column in zip(attributes, columns, strict=True)
     ]
 
 
@@ -75,7 +76,7 @@ def test_short_stays_stay_short(width: int) -> None:
     attributes = [bins(name, edges, "DOUBLE") for name in "ab"]
     codes = [np.floor(each / width).astype(np.int32) for each in (a, b)]
     low, high = (
-        _Cells(attribute).values(column)
+        Cells(attribute).values(column)
         for attribute, column in zip(attributes, drawn(attributes, codes, [("a", "b", False)]), strict=True)
     )
     assert np.all(low <= high)
