@@ -20,6 +20,9 @@ DIFFERENCES = "differences"
 MOST = 4
 """Differences of a table: each is one more attribute, which has its share of noise."""
 
+SHARED = 0.25
+"""The part of the longer range, at least, that lies in the other."""
+
 LARGEST = 2**62
 """Differences, in the type's unit, that a BIGINT holds with room to spare."""
 
@@ -78,13 +81,22 @@ class Difference:
         return [_ends(attribute) for attribute in (self.low, self.high)]
 
     @property
+    def overlap(self) -> float:
+        """The part of the longer one of both declared ranges that lies in the other."""
+        (first, last), (start, end) = self._ends
+        return (min(last, end) - max(first, start)) / max(last - first, end - start, 1)
+
+    @property
     def possible(self) -> bool:
-        """Whether it is one of dates or times that may differ, and a BIGINT holds it."""
+        """Whether it is one of dates or times whose ranges are about the same, so that it says more than they do, and a BIGINT holds it.
+
+        How old people were when they came, in years, is no better known than from the years of both dates.
+        """
         dtype = self.low.dtype
         if not isinstance(dtype, Moment) or dtype.name != self.high.dtype.name:
             return False
         (first, _), (_, last) = self._ends
-        return self.per < last - first < LARGEST
+        return self.per < last - first < LARGEST and self.overlap >= SHARED
 
 
 def _ends(attribute: Attribute) -> tuple[int, int]:

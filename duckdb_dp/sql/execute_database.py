@@ -18,10 +18,10 @@ from duckdb_dp.sql.arguments import Place
 from duckdb_dp.sql.ddl import LEVEL, Target
 from duckdb_dp.sql.explained_synthesis import at_bound
 from duckdb_dp.sql.measured_pairs import pairs_note, too_large_note
+from duckdb_dp.sql.ordered_columns import order_note
 from duckdb_dp.sql.own_names import bound
 from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis.links.columns import check_promise, left_out
-from duckdb_dp.synthesis.table.in_order import IN_ORDER
 
 
 @final
@@ -266,8 +266,7 @@ def _notes(step: Step) -> list[str]:
     """What a step leaves out, links above a bound and pairs; what it keeps in order; and at a table's last step this table's notes."""
     assert step.request is not None
     cut = left_out(step.request) if step.kind != "rows" else None
-    pairs = dict(step.request.options).get(IN_ORDER, ()) if step.kind != "parents" else ()
-    ordered = ", ".join(f"{upper} never below {lower}" for lower, upper, _ in pairs)
+    ordered = order_note(step.request) if step.kind != "parents" else None
     return [*filter(None, [cut, ordered, too_large_note(step.request)]), *(step.target.notes if step.last else [])]
 
 

@@ -5,11 +5,16 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from duckdb_dp.counting.engines.source import SCHEMA
-from duckdb_dp.domain.differences import DIFFERENCES, looked_at
+from duckdb_dp.domain.differences import DIFFERENCES, Difference, differences, looked_at
 from duckdb_dp.domain.domain import Attribute
+from duckdb_dp.errors import quoted
 from duckdb_dp.request import Request
 from duckdb_dp.synthesis.database import Table
-from duckdb_dp.synthesis.table.in_order import IN_ORDER, SAID, Order, comparable
+from duckdb_dp.synthesis.links.columns import link_attributes
+from duckdb_dp.synthesis.table.in_order import IN_ORDER, SAID, Order, comparable, orders
+
+HINTS = 2
+"""Pairs of which it is said that they could be in order, at most."""
 
 
 def with_orders(request: Request, table: Table | None, attributes: Sequence[Attribute]) -> Request:
@@ -35,6 +40,33 @@ def with_orders(request: Request, table: Table | None, attributes: Sequence[Attr
     if request.schema != SCHEMA and (apart := looked_at(attributes, [(low, high) for low, high, _ in found])):
         options.append((DIFFERENCES, tuple(apart)))
     return replace(request, options=tuple(sorted(options)))
+
+
+def order_note(request: Request) -> str | None:
+    """Which columns are kept in order, whose difference is measured, and of which pairs that could be said; None where there are none.
+
+    Privacy: depends on public facts only.
+    """
+    attributes = link_attributes(request) if request.function == "dp_links" else request.attributes
+    said, apart = orders(request), [one.name for one in request.differences]
+    notes = [f"{upper} never below {lower}" for lower, upper, _ in said]
+    notes = [", ".join(notes)] if notes else []
+    if apart:
+        notes.append(f"how far apart is measured too: {', '.join(apart)}")
+    if request.schema != SCHEMA:
+        known = {frozenset(pair[:2]) for pair in said}
+        between = differences(attributes, [(a.name, b.name) for a, b in itertools.combinations(attributes, 2)])
+        free = [one for one in between if {one.low.name, one.high.name} not in known and _may_be_ordered(one)]
+        notes += [
+            f"if {one.high.name} is never below {one.low.name}, at_least := {quoted(one.low.name)} in its declaration keeps how far they "
+            "are apart"
+            for one in free[:HINTS]
+        ]
+    return "; ".join(notes) or None
+
+
+def _may_be_ordered(one: Difference) -> bool:
+    return comparable(one.low, one.high) and one.possible
 
 
 def _declared(attributes: Sequence[Attribute]) -> Iterator[Order]:

@@ -86,6 +86,7 @@ def run(request: Request, tables: Sequence[SyntheticTable], track: Track) -> Run
                 rng=rng,
                 track=track,
                 ordered=ordered(request.counted),
+                tails=[one.name for one in request.differences],
             )
         codes = codes[rng.permutation(len(codes))]
         columns = stored(request, request.attributes, [*codes.T], rng)

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -18,6 +18,7 @@ from duckdb_dp.reconstruct.measurement import LinearMeasurement
 from duckdb_dp.synthesis.table import fitting, graphical, pairs, records, singles
 from duckdb_dp.synthesis.table.forest import Forest, candidates
 from duckdb_dp.synthesis.table.model import Estimated, Model, estimable, estimate
+from duckdb_dp.synthesis.table.tails import without_tail
 
 Method = Literal["forest", "mst", "aim"]
 
@@ -185,12 +186,14 @@ def synthesize(
     rng: np.random.Generator,
     track: Track = silent,
     ordered: Mapping[str, int] | None = None,
+    tails: Collection[str] = (),
 ) -> tuple[Codes, dict[str, Any]]:
     """Measure and generate.
 
     Args:
         queryable, rows, options, rng, track: as for ``measure`` and ``generate``.
         ordered: how many of the first values of an attribute are in an order, so that what is between groups of them is smooth.
+        tails: attributes of which the last ordered values have no rows where noise alone explains them, with method 'forest'.
 
     Raises:
         DPError: the options are not possible for this domain.
@@ -203,7 +206,13 @@ def synthesize(
         measured, forest = _measure_forest(queryable, options, track, ordered)
     else:
         measured = measure(queryable, options, track)
-    return generate(queryable.domain, measured, rows, options=options, rng=rng, track=track, forest=forest)
+    codes, detail = generate(queryable.domain, measured, rows, options=options, rng=rng, track=track, forest=forest)
+    noise = {one.clique: one.variance for one in measured if len(one.clique) == 1}
+    for place, name in enumerate(queryable.domain.attributes):
+        if name in tails and forest is not None and (name,) in noise:
+            single = forest.singles[name][: (ordered or {}).get(name, 0)]
+            codes[:, place] = without_tail(codes[:, place], single, noise[name,], rng)
+    return codes, detail
 
 
 Sample = Callable[[int], Codes]
