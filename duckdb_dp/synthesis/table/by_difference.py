@@ -13,6 +13,9 @@ from duckdb_dp.synthesis.table.placed_cells import Cells
 TRIED, ROWS = 16, 2**16
 """Differences of its class that are tried for each row, and rows that are placed at once."""
 
+TOLD = 1 / 128
+"""The part of all values that is told from the next one at best: days of years are measured in groups."""
+
 ROUNDS, LISTED = 64, 16
 """How often each row whose cells cannot be so far apart is tried with another one, and after how often rows are listed anew."""
 
@@ -57,6 +60,12 @@ class End:
             return value, value
         return self.known.low[self.cells[rows]], self.known.high[self.cells[rows]] - 1
 
+    def unsure(self, rows: Integers) -> Array:
+        """Within how many units the value is known: in its cell, and in no smaller part of all values, as noise is larger there."""
+        first, last = self.span(rows)
+        found: Array = np.maximum(last - first, (self.known.high[-1] - self.known.low[0]) * TOLD)
+        return found
+
     def put(self, rows: Integers, values: Array) -> None:
         """Give rows values that the column has cells for."""
         if self.fixed:
@@ -68,8 +77,8 @@ class End:
 def settle(low: End, high: End, apart: Apart, rows: Integers, gap: float, rng: np.random.Generator) -> Integers:
     """The rows whose values are placed, in place, as far apart as was drawn.
 
-    Where cells cannot be so far apart, and the class is narrower than both together, rows first exchange cells of the upper column with
-    rows that can do with theirs, so that its distribution stays.
+    Where cells cannot be so far apart, and the class says more than both values together, rows first exchange cells of the upper column
+    with rows that can do with theirs, so that its distribution stays.
 
     Of rows whose cells can be so far apart every pair of values in them that is, is drawn alike, but that differences in a class have the
     density that its neighbours say. Of those that are left the narrow class is taken for true, and the upper value's cell follows from
@@ -89,22 +98,27 @@ def settle(low: End, high: End, apart: Apart, rows: Integers, gap: float, rng: n
     if low.fixed and high.fixed:
         return found[0]
     rows = rows[apart.codes[rows] < apart.difference.attribute.base]
-    _exchange(low, high, apart, rows, gap, rng)
+    for within in (True, False):
+        _exchange(low, high, apart, rows, gap, rng, within=within)
     for start in range(0, len(rows), ROWS):
         found += _settle(low, high, apart, rows[start : start + ROWS], gap, rng)
     return np.concatenate(found)
 
 
-def _exchange(low: End, high: End, apart: Apart, rows: Integers, gap: float, rng: np.random.Generator) -> None:
+def _exchange(
+    low: End, high: End, apart: Apart, rows: Integers, gap: float, rng: np.random.Generator, *, within: bool
+) -> None:
     """Exchange cells of the upper column, in place, of rows that cannot have their class and of rows that have what these need.
 
-    Both rows together are nearer to their classes then. Where the upper column is fixed, cells of the lower one are exchanged.
+    Both rows together are nearer to their classes then. Where the upper column is fixed, cells of the lower one are exchanged. Within
+    a cell of the other column it changes no more than which of its rows has which cell; else both columns together change too.
     """
-    moved, sign = (low, -1) if high.fixed else (high, 1)
+    moved, kept, sign = (low, high, -1) if high.fixed else (high, low, 1)
+    groups = kept.cells[rows] * moved.known.number if within else np.zeros(len(rows), dtype=np.int64)
     least, most = _class(apart, rows, gap)
     lows, highs = (np.array(end.span(rows)) for end in (low, high))
     move, keep = (lows, highs) if moved is low else (highs, lows)
-    narrow = most - least <= (lows[1] - lows[0]) + (highs[1] - highs[0])
+    narrow = most - least <= low.unsure(rows) + high.unsure(rows)
 
     def wrong(at: Integers, other: Integers) -> Array:
         """How far rows are from their class, with what moves taken from other rows."""
@@ -116,12 +130,12 @@ def _exchange(low: End, high: End, apart: Apart, rows: Integers, gap: float, rng
     for number in range(ROUNDS):
         if number % LISTED == 0:  # who has which cell, which few exchanges change
             bad = np.flatnonzero(narrow & (wrong(everyone, everyone) > 0))
-            cells = moved.cells[rows]
+            cells = groups + moved.cells[rows]
             order = np.argsort(cells, kind="stable")
             listed = cells[order]
         r = bad[wrong(bad, bad) > 0]
         wanted = _between(keep[:, r], rng) + sign * _between(np.array([least[r], most[r]]), rng)
-        cell = np.clip(moved.known.under(wanted + 1), 0, moved.known.number - 1)
+        cell = groups[r] + np.clip(moved.known.under(wanted + 1), 0, moved.known.number - 1)
         first, last = (np.searchsorted(listed, cell, side) for side in ("left", "right"))
         r, first, last = (one[first < last] for one in (r, first, last))
         if not len(r):
@@ -175,7 +189,7 @@ def _settle(
     low.put(placed, lower[can])
     high.put(placed, lower[can] + by[can])
 
-    narrow = ~can & (most - least <= (a1 - a0) + (b1 - b0))
+    narrow = ~can & (most - least <= low.unsure(rows) + high.unsure(rows))
     if high.fixed:
         value, target, free = b0 - by, low.known, low
     else:

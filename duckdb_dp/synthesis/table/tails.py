@@ -10,12 +10,12 @@ from duckdb_dp.reconstruct.junction import Codes
 MEAN, SPREAD = 0.4, 0.6
 """Mean and standard deviation, in those of the noise, of what noise leaves in a cell without rows, as counts are never below 0."""
 
-ERRORS = 2.0
-"""Standard deviations by which a tail has to be more than noise."""
+ERRORS = 3.0
+"""Standard deviations by which a tail, or a class of its own, has to be more than noise."""
 
 
 def told(single: Array, stddev: float) -> int:
-    """How many of the first classes have to be kept: all after them together are no more than noise leaves in empty ones.
+    """How many of the first classes are kept: all after them are no more, each and together, than noise leaves in empty ones.
 
     Args:
         single: the estimate of each class, shape (classes,).
@@ -25,7 +25,7 @@ def told(single: Array, stddev: float) -> int:
     """
     tails, numbers = np.cumsum(single[::-1]), np.arange(1, len(single) + 1)
     noise = stddev * (MEAN * numbers + ERRORS * SPREAD * np.sqrt(numbers))
-    above = np.flatnonzero(tails > noise)
+    above = np.flatnonzero((tails > noise) | (single[::-1] > ERRORS * stddev))
     return len(single) - int(above[0]) if len(above) else 1
 
 
