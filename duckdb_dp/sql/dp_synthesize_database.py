@@ -197,6 +197,7 @@ def _steps(
             "method": word(arguments, "link_method", LINKING),
             dp_links.NUMBERED: schema.numbered,
             dp_links.ALSO: schema.also,
+            dp_links.BY_REFERENCE: schema.joined,
             dp_links.BELIEVED: any(r.key in by_name[r.parent].believed for r in known),
             **fresh,
         }
@@ -231,6 +232,7 @@ def _steps(
             dp_links.NUMBERED: schema.numbered,
             dp_links.OWN_KEY: by_number or own,
             dp_links.ALSO: schema.also,
+            dp_links.BY_REFERENCE: schema.joined,
             dp_links.BELIEVED: reference.key in by_name[reference.parent].believed,
             **fresh,
         }

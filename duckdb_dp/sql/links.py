@@ -7,6 +7,7 @@ from typing import final
 from duckdb_dp.counting.encode import full_name, quote
 from duckdb_dp.domain.domain import Attribute, Clique
 from duckdb_dp.request import Request
+from duckdb_dp.sql.joined_columns import JoinedColumns, joined
 from duckdb_dp.sql.provenance import PublicTable
 from duckdb_dp.sql.synthetic_tables import CodedRows, Column, Key, key_text
 from duckdb_dp.synthesis.database import Reference
@@ -20,6 +21,9 @@ KEY = "_dp_key "
 ROW_NUMBER = "_dp_row_number"
 """A column that no table of the user's has, and that numbers rows until they have their parents."""
 
+JOINED = "joined"
+"""The option of a request that says what each side has by references, where one has anything."""
+
 LARGEST_DEGREE = 100_000
 """Bounds up to which rows are counted by their number of links."""
 
@@ -31,11 +35,12 @@ class Side:
 
     Attributes:
         reference: the foreign key to it; for a child table itself no columns of the original are read by it.
-        attributes: its declared attributes, under its own columns' names.
+        attributes: its declared attributes, under its own columns' names, and after them joined ones.
         synthetic: the synthetic table's name, as it was asked for.
         key: the columns that identify the rows of the synthetic table.
         child: whether it is the table with the foreign key itself, each row of which has one parent.
         believed: whether rows of the synthetic table may have the same key.
+        joined: columns of public tables that its rows, original and synthetic, have by references.
         known: the synthetic table as it was found.
     """
 
@@ -45,13 +50,21 @@ class Side:
     key: Key
     child: bool = False
     believed: bool = False
+    joined: tuple[JoinedColumns, ...] = ()
     known: PublicTable | None = None
 
     @property
     def sql(self) -> str:
-        """The full name of the synthetic table, quoted."""
+        """The rows of the synthetic table, with joined columns."""
         assert self.known is not None, "tables are looked for before their rows are"
-        return self.known.sql
+        return joined(self.known.sql, self.joined)
+
+    @property
+    def held(self) -> list[str]:
+        """The columns of the table itself that its attributes are read from."""
+        own = len(self.attributes) - sum(len(one.attributes) for one in self.joined)
+        found = [attribute.name for attribute in self.attributes[:own]]
+        return [*dict.fromkeys([*found, *(column for one in self.joined for column in one.reference.columns)])]
 
     @property
     def linked(self) -> str:
@@ -134,7 +147,8 @@ class Link:
 
     def parent(self, place: int) -> str:
         """SQL of the rows that the foreign key on one end refers to."""
-        return self.counted.parents if self.counted else full_name(*self.sides[place].reference.parent)
+        side = self.sides[place]
+        return self.counted.parents if self.counted else joined(full_name(*side.reference.parent), side.joined)
 
     @property
     def cells(self) -> Clique:
@@ -222,6 +236,7 @@ def from_request(request: Request) -> Link:
                 key=Key(columns=reference.key),
                 child=child,
                 believed=bool(found.get("believed")),
+                joined=JoinedColumns.from_json(found[JOINED][place], attributes) if JOINED in found else (),
             )
         )
         start += size
