@@ -42,8 +42,8 @@ from duckdb_dp.sql.arguments import (
     word,
 )
 from duckdb_dp.sql.dp_link import declared_key, no_key, references_of
-from duckdb_dp.sql.joined_columns import JoinedColumns
-from duckdb_dp.sql.links import JOINED, TAGS, Link, Side, from_request, repeated, tag
+from duckdb_dp.sql.joined_columns import JOINED, JoinedColumns
+from duckdb_dp.sql.links import TAGS, Link, Side, from_request, repeated, tag
 from duckdb_dp.sql.ordered_columns import with_orders
 from duckdb_dp.sql.registry import Function, register
 from duckdb_dp.sql.session import Session

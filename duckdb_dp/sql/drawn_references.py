@@ -93,7 +93,10 @@ def schema(session: Session, tables: Sequence[Table], copied: Mapping[Name, Tabl
         )
         of_parts = (public_domains.of_key(session, table, part, copied[part.parent]) for part in parts)
         also[table.name] = [*found.values(), *(attribute for attribute in of_parts if attribute is not None)]
-        public = [r for r in table.references if r.parent in copied and (r in known or r in found)]
+        drawn = {*declared} - {*numbers[table.name]}
+        public = [
+            r for r in table.references if r.parent in copied and (r in known or r in found or drawn >= {*r.columns})
+        ]
         if table.name in referred:
             joined[table.name] = joined_columns.chosen(session, table, public, copied)
         repeated[table.name] = tuple(repeated_references(table, known, filled, constrained))

@@ -7,10 +7,14 @@ from typing import Any, final
 from duckdb_dp.counting.encode import full_name, quote
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain.domain import Attribute
+from duckdb_dp.request import Request
 from duckdb_dp.sql import catalog, provenance, public_domains, public_views
 from duckdb_dp.sql.session import Session
 from duckdb_dp.sql.synthetic_tables import key_text
 from duckdb_dp.synthesis.database import Name, Reference, Table
+
+JOINED = "joined"
+"""The option of a request that says what each side has by references, where one has anything."""
 
 MOST, EACH = 3, 2
 """Most columns of a side that are joined, and of one public table: each has to be measured with all that the links have."""
@@ -120,6 +124,18 @@ def chosen(
         for (reference, _), own in zip(offered, kept, strict=True)
         if own
     )
+
+
+def note(request: Request) -> str | None:
+    """Which columns links are measured with that their parents have by references, in words."""
+    options, start, said = dict(request.options), 0, list[str]()
+    for place, data in enumerate(options.get(JOINED, ())):
+        role, end = options["references"][place]["role"], start + options["sizes"][place]
+        named = [replace(a, name=a.name.removeprefix(f"{role}.")) for a in request.attributes[start:end]]
+        for one in JoinedColumns.from_json(data, named):
+            said.append(f"{', '.join(one.columns)} of '{one.reference.parent[2]}', to which '{role}' refers")
+        start = end
+    return f"measured too: what rows have in common with {'; '.join(said)}" if said else None
 
 
 def check_read(session: Session, columns: Iterable[JoinedColumns]) -> None:

@@ -7,7 +7,7 @@ from typing import final
 from duckdb_dp.counting.encode import full_name, quote
 from duckdb_dp.domain.domain import Attribute, Clique
 from duckdb_dp.request import Request
-from duckdb_dp.sql.joined_columns import JoinedColumns, joined
+from duckdb_dp.sql.joined_columns import JOINED, JoinedColumns, joined
 from duckdb_dp.sql.provenance import PublicTable
 from duckdb_dp.sql.synthetic_tables import CodedRows, Column, Key, key_text
 from duckdb_dp.synthesis.database import Reference
@@ -20,9 +20,6 @@ KEY = "_dp_key "
 
 ROW_NUMBER = "_dp_row_number"
 """A column that no table of the user's has, and that numbers rows until they have their parents."""
-
-JOINED = "joined"
-"""The option of a request that says what each side has by references, where one has anything."""
 
 LARGEST_DEGREE = 100_000
 """Bounds up to which rows are counted by their number of links."""
