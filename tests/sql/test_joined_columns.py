@@ -3,12 +3,13 @@
 import itertools
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from duckdb_dp.domain.domain import Attribute
-from duckdb_dp.sql import dp_links, joined_columns, link_counts
+from duckdb_dp.sql import catalog, dp_links, joined_columns, link_counts
 from duckdb_dp.sql.bindings import LOADED
 from duckdb_dp.sql.joined_columns import JoinedColumns
 from duckdb_dp.sql.session import Session
@@ -16,15 +17,15 @@ from duckdb_dp.synthesis.database import Reference
 from tests.conftest import Loaded
 
 TABLES = """
-CREATE TABLE guests AS SELECT i AS guest, i % 2 AS sex FROM range(300) r(i);
+CREATE TABLE guests AS SELECT i AS guest, i % 2 AS sex FROM range({guests}) r(i);
 CREATE TABLE listings AS SELECT {key} AS listing, i % 3 AS kind, i % 7 < 3 AS beach, 'l' || i AS name FROM range({number}) r(i);
 CREATE TABLE hosts AS SELECT i AS host FROM range(3) r(i);
 CREATE TABLE places AS SELECT i AS place FROM range(3) r(i);
-CREATE TABLE bookings AS SELECT i * 2 + n AS booking, i AS guest, j AS at, {value} AS listing, j % 3 AS host, j % 3 AS place, n AS nights
-    FROM (SELECT i, n, hash(i, n)::BIGINT % {number} AS j FROM (SELECT i, n FROM range(300) r(i), range(2) s(n)));
-CREATE TABLE reviews AS SELECT booking * 2 + n AS review, booking, (at + (booking % 5 = 0)::INTEGER) % 3 AS stars
-    FROM bookings, range(2) s(n) WHERE n <= at % 3;
-ALTER TABLE bookings DROP at;
+CREATE TABLE bookings AS SELECT i * 2 + n AS booking, i AS guest, j AS spot, {value} AS listing, j % 3 AS host, j % 3 AS place, n AS nights
+    FROM (SELECT i, n, (hash(i, n) % {number})::BIGINT AS j FROM (SELECT i, n FROM range({guests}) r(i), range(2) s(n)));
+CREATE TABLE reviews AS SELECT booking * 2 + n AS review, booking, (spot + (booking % 5 = 0)::INTEGER) % 3 AS stars
+    FROM bookings, range(2) s(n) WHERE n <= spot % 3;
+ALTER TABLE bookings DROP spot;
 CALL dp_public(['listings', 'hosts', 'places']);
 CALL dp_link('bookings', "references" := {{'guest': 'guests.guest', 'listing': 'listings.listing'{more}}});
 CALL dp_link('reviews', "references" := {{'booking': 'bookings.booking', 'review': 'reviews.review'}});
@@ -52,6 +53,11 @@ ON l.listing::VARCHAR = bookings.listing::VARCHAR GROUP BY ALL
 """
 
 
+def tables(guests: int = 300, **shape: Any) -> str:
+    """Statements of a schema."""
+    return TABLES.format(guests=guests, **shape)
+
+
 def session_of(db: Loaded) -> Session:
     """The session of a loaded database."""
     return LOADED[db("SELECT _dp_loaded()")[0][0]].session
@@ -61,34 +67,36 @@ def distance(db: Loaded, query: str) -> float:
     """The L1 distance of two distributions."""
     one, other = ({row[:-1]: row[-1] for row in db(query.format(schema))} for schema in ("main", "syn"))
     totals = sum(one.values()), sum(other.values())
-    return sum(abs(one.get(cell, 0) / totals[0] - other.get(cell, 0) / totals[1]) for cell in {*one, *other})
+    return float(sum(abs(one.get(cell, 0) / totals[0] - other.get(cell, 0) / totals[1]) for cell in {*one, *other}))
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_rows_keep_what_they_have_in_common_with_a_public_table_two_references_away(exact: Loaded, shape: str) -> None:
-    exact(TABLES.format(**SHAPES[shape]))
-    plan = exact(MADE.format(3000, ", plan := true"))
+    exact(tables(**SHAPES[shape]))
+    plan = exact(MADE.format(300, ", plan := true"))
     assert "measured too: what rows have in common with kind, beach of 'listings', to which 'bookings' refers" in str(
         plan[-1]
     )
-    exact(MADE.format(3000, ""))
+    exact(MADE.format(300, ""))
     assert distance(exact, KINDS) < 0.12
     assert distance(exact, "SELECT stars, count(*) FROM {}.reviews GROUP BY ALL") < 0.02
     number = "SELECT nights, k, count(*) FROM (SELECT any_value(nights) AS nights, count(review) AS k FROM {0}.bookings LEFT JOIN {0}.reviews "
-    assert distance(exact, number + "USING (booking) GROUP BY booking) GROUP BY ALL") < 0.12
+    assert distance(exact, number + "USING (booking) GROUP BY booking) GROUP BY ALL") < 0.15
 
 
+@pytest.mark.slow
 def test_it_is_kept_with_noise_that_drowns_single_keys(db: Loaded) -> None:
-    """200 keys and three values of stars are 600 cells for 900 reviews; without kinds the distance is 0.9."""
-    db(TABLES.format(**{**SHAPES["a column"], "number": 200}))
+    """200 keys and three values of stars are 600 cells for 1,000 reviews; without kinds the distance is 0.97."""
+    db(tables(**{**SHAPES["a column"], "number": 200}))
     db(MADE.format(0.5, ""))
-    assert distance(db, KINDS) < 0.5
+    assert distance(db, KINDS) < 0.6
 
 
+@pytest.mark.slow
 def test_of_three_generations_without_a_column_of_the_unit(exact: Loaded) -> None:
     """Bookings are a guest's by the trip alone."""
-    exact(TABLES.split("CALL")[0].format(**SHAPES["a column"]))
+    exact(tables(**SHAPES["a column"]).split("CALL")[0])
     exact("""
         CREATE TABLE trips AS SELECT booking // 2 * 2 AS trip, guest, 1 AS x FROM bookings WHERE booking % 2 = 0;
         ALTER TABLE bookings ADD COLUMN trip BIGINT; UPDATE bookings SET trip = booking // 2 * 2; ALTER TABLE bookings DROP guest;
@@ -112,9 +120,10 @@ def test_of_three_generations_without_a_column_of_the_unit(exact: Loaded) -> Non
     assert kinds > 0.6  # 0.8 in the original, and a third where nothing is known of it
 
 
+@pytest.mark.slow
 def test_links_by_hand_and_what_is_stored_stay(exact: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
     """A call by hand reads no other table, and links that are stored without such columns are used again at no cost."""
-    exact(TABLES.format(**SHAPES["a column"]))
+    exact(tables(**SHAPES["a column"]))
     with monkeypatch.context() as earlier:
         earlier.setattr(joined_columns, "chosen", lambda *_: ())
         assert "measured too" not in str(exact(MADE.format(50, "")))
@@ -136,15 +145,12 @@ def test_links_by_hand_and_what_is_stored_stay(exact: Loaded, monkeypatch: pytes
     assert '"joined"' not in session.ledger.release(number).request
 
 
-def test_a_public_table_that_was_dropped_or_changed_is_told(exact: Loaded) -> None:
-    exact(TABLES.format(**SHAPES["a column"]))
+def test_links_that_were_made_of_other_public_rows_are_not_read(exact: Loaded) -> None:
+    """Which row of bookings is linked follows from its listing's kind, so that the release is of these kinds."""
+    exact(tables(**SHAPES["a column"]))
     exact(MADE.format(50, ""))
-    name = exact("SELECT max(id) FROM dp_releases() WHERE function = 'dp_links'")[0][0]
-    read = f"FROM dp_release({name})"
-    exact("UPDATE listings SET kind = 2 - kind")
-    assert "have changed" in exact.refused(read) or "changed since" in exact.refused(read)
-    exact("DROP TABLE listings")
-    assert "listings" in exact.refused(read)
+    exact("DROP SCHEMA syn CASCADE; UPDATE listings SET kind = 2 - kind")
+    assert "the synthetic tables changed since" in exact.refused(MADE.format(50, ""))
 
 
 COLUMNS = {
@@ -172,15 +178,13 @@ def test_the_columns_that_are_read_cut_the_table_evenly_and_each_says_more(
     exact: Loaded, names: Sequence[str], expected: Sequence[str]
 ) -> None:
     shown = ", ".join(f"{COLUMNS[name]} AS {name}" for name in names)
-    exact(TABLES.format(**SHAPES["a column"]).split("CALL")[0])
+    exact(tables(**SHAPES["a column"]).split("CALL")[0])
     exact(
         f"CREATE OR REPLACE TABLE listings AS SELECT i AS listing, {shown} FROM range(60) r(i); CALL dp_public('listings')"
     )
     session = session_of(exact)
-    known = {name[2]: table for name, table in joined_columns.catalog.committed(session, [("memory", "main")]).items()}
+    known = {name[2]: table for name, table in catalog.committed(session, [("memory", "main")]).items()}
     reference = Reference(columns=("listing",), parent=known["listings"].name, key=("listing",), role="listings")
-    from dataclasses import replace
-
     public = {reference.parent: replace(known["listings"], keys=(("listing",),))}
     found = joined_columns.chosen(session, known["bookings"], [reference], public)
     assert [column for one in found for column in one.columns] == expected
@@ -218,7 +222,7 @@ def test_a_join_keeps_each_row_once_whatever_the_keys_are(exact: Loaded, types: 
 @pytest.mark.parametrize("repeated", [False, True])
 def test_without_a_unit_the_counted_links_of_others_stay(exact: Loaded, *, repeated: bool) -> None:
     """What a row has by references is a function of the row and of public rows: a unit changes its own links, and no others."""
-    exact(TABLES.format(**SHAPES["a column with NULL"]))
+    exact(tables(**SHAPES["a column with NULL"]))
     if repeated:
         exact("INSERT INTO listings SELECT listing, 2 - kind, beach, name FROM listings")
     session = session_of(exact)
