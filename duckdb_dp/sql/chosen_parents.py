@@ -130,7 +130,7 @@ def counted(session: Session, dataset: Dataset, link: Link, unit_key: str) -> Co
     of_parent = [attribute.name for attribute in side.attributes]
     of_child = [attribute.name for attribute in child.attributes]
     ours = _keyed(found, parent, of_parent, first.parent_columns, texts, side.held, side.joined)
-    theirs = _keyed(found, member, of_child, first.columns, texts, of_child)
+    theirs = _keyed(found, member, of_child, first.columns, texts, child.held, child.joined)
     width = len(found.unit)
     unit = [f"o{i}" for i in range(width)]
     keys = [f"k{i}" for i in range(len(texts))]

@@ -223,7 +223,11 @@ def link_of(session: Session, dataset: Dataset, arguments: Arguments, place: Pla
         itself = Reference(columns=key, parent=name, key=key, role=dataset.name)
         if same:  # its rows have their references in no column yet
             sides[0] = replace(sides[0], attributes=own)
-        sides.insert(0, Side(reference=itself, attributes=own, synthetic=child, key=Key(columns=key), child=True))
+        made = Side(reference=itself, attributes=own, synthetic=child, key=Key(columns=key), child=True)
+        read = (
+            () if same else (one for one in further.get(name, ()) if {a.name for a in own} >= {*one.reference.columns})
+        )
+        sides.insert(0, _with_joined(session, made, tuple(read)))
         own = ()
     left, right = sides
     if left.role.lower() == right.role.lower():

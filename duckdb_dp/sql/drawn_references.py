@@ -38,7 +38,7 @@ class Schema:
         keyed: of each table the references that are drawn as any other column, with the attribute whose values are a public table's keys.
         also: of each table the attributes that nobody declared: those, and of links the ends at public tables, which tables that refer
             to the links may depend on.
-        joined: of each table what its rows have by references to public tables, on which tables that refer to them may depend.
+        joined: of each table what its rows have by references to public tables, on which links with other tables may depend.
         repeated: of each table the references that are read off a parent.
     """
 
@@ -74,7 +74,9 @@ def schema(session: Session, tables: Sequence[Table], copied: Mapping[Name, Tabl
         if (dataset := session.ledger.dataset(*table.name)) is None:
             continue
         declared = session.declared(dataset)
-        known, _ = references(session, dataset, table, tables, to_itself(session, dataset, table, numbers[table.name]))
+        known, linking = references(
+            session, dataset, table, tables, to_itself(session, dataset, table, numbers[table.name])
+        )
         held = {column for reference in known for column in reference.columns}
         found = {
             reference: attribute
@@ -97,7 +99,7 @@ def schema(session: Session, tables: Sequence[Table], copied: Mapping[Name, Tabl
         public = [
             r for r in table.references if r.parent in copied and (r in known or r in found or drawn >= {*r.columns})
         ]
-        if table.name in referred:
+        if table.name in referred or (known and not linking):
             joined[table.name] = joined_columns.chosen(session, table, public, copied)
         repeated[table.name] = tuple(repeated_references(table, known, filled, constrained))
         constrained[table.name] = [r for r in keyed[table.name] if copied[r.parent].distinct(r.key)]

@@ -139,8 +139,9 @@ class Link:
     @property
     def table(self) -> str:
         """SQL of the rows with the foreign keys."""
-        request = self.request
-        return self.counted.children if self.counted else full_name(request.catalog, request.schema, request.table)
+        request, columns = self.request, self.sides[0].joined if self.child else ()
+        whole_name = full_name(request.catalog, request.schema, request.table)
+        return self.counted.children if self.counted else joined(whole_name, columns)
 
     def parent(self, place: int) -> str:
         """SQL of the rows that the foreign key on one end refers to."""
