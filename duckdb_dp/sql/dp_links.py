@@ -42,7 +42,7 @@ from duckdb_dp.sql.arguments import (
     word,
 )
 from duckdb_dp.sql.dp_link import declared_key, no_key, references_of
-from duckdb_dp.sql.joined_columns import JOINED, JoinedColumns
+from duckdb_dp.sql.joined_columns import JoinedColumns
 from duckdb_dp.sql.links import TAGS, Link, Side, from_request, repeated, tag
 from duckdb_dp.sql.ordered_columns import with_orders
 from duckdb_dp.sql.registry import Function, register
@@ -50,7 +50,7 @@ from duckdb_dp.sql.session import Session
 from duckdb_dp.sql.synthetic_tables import Key
 from duckdb_dp.synthesis.database import Name, Reference, Table
 from duckdb_dp.synthesis.functions import check
-from duckdb_dp.synthesis.links.columns import DEFAULT, unit_side
+from duckdb_dp.synthesis.links.columns import DEFAULT, JOINED, unit_side
 
 MAX_LINKS = 1_000_000_000
 

@@ -29,7 +29,6 @@ from duckdb_dp.sql.arguments import Arguments, Place, check_delta, flag, word
 from duckdb_dp.sql.ddl import Target
 from duckdb_dp.sql.drawn_references import Schema
 from duckdb_dp.sql.execute_database import Step
-from duckdb_dp.sql.joined_columns import JOINED
 from duckdb_dp.sql.precision import refuse
 from duckdb_dp.sql.registry import Function, Rows, register
 from duckdb_dp.sql.session import Session
@@ -42,6 +41,7 @@ from duckdb_dp.synthesis.database import (
     with_referred_keys,
 )
 from duckdb_dp.synthesis.links.columns import DEFAULT as LINKING
+from duckdb_dp.synthesis.links.columns import JOINED
 from duckdb_dp.synthesis.links.methods import METHODS
 from duckdb_dp.synthesis.table.columns import DEFAULT
 

@@ -12,9 +12,7 @@ from duckdb_dp.sql import catalog, provenance, public_domains, public_views
 from duckdb_dp.sql.session import Session
 from duckdb_dp.sql.synthetic_tables import key_text
 from duckdb_dp.synthesis.database import Name, Reference, Table
-
-JOINED = "joined"
-"""The option of a request that says what each side has by references, where one has anything."""
+from duckdb_dp.synthesis.links.columns import JOINED
 
 MOST, EACH = 3, 2
 """Most columns of a side that are joined, and of one public table: each has to be measured with all that the links have."""

@@ -7,10 +7,11 @@ from typing import final
 from duckdb_dp.counting.encode import full_name, quote
 from duckdb_dp.domain.domain import Attribute, Clique
 from duckdb_dp.request import Request
-from duckdb_dp.sql.joined_columns import JOINED, JoinedColumns, joined
+from duckdb_dp.sql.joined_columns import JoinedColumns, joined
 from duckdb_dp.sql.provenance import PublicTable
 from duckdb_dp.sql.synthetic_tables import CodedRows, Column, Key, key_text
 from duckdb_dp.synthesis.database import Reference
+from duckdb_dp.synthesis.links.columns import JOINED
 
 LINKED, DEGREE, REPEATED = TAGS = "linked", "degree", "repeats a pair"
 """Names, after a role, of pseudo-attributes of its rows: whether they have a link, how many, and whether two of these are of one pair."""
