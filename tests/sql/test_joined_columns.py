@@ -171,6 +171,7 @@ def test_links_by_hand_and_what_is_stored_stay(exact: Loaded, monkeypatch: pytes
     assert '"joined"' not in session.ledger.release(number).request
 
 
+@pytest.mark.slow
 def test_links_that_were_made_of_other_public_rows_are_not_read(exact: Loaded) -> None:
     """Which row of bookings is linked follows from its listing's kind, so that the release is of these kinds."""
     exact(tables(**SHAPES["a column"]))
