@@ -13,6 +13,7 @@ from duckdb_dp.sql import contribution_bounds, owners
 from duckdb_dp.sql.arguments import Arguments
 from duckdb_dp.sql.family import Family, Member, family
 from duckdb_dp.sql.family import Reference as FamilyReference
+from duckdb_dp.sql.joined_columns import JoinedColumns, joined
 from duckdb_dp.sql.links import KEY, Counted, Link
 from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis.database import Reference, Table
@@ -128,8 +129,8 @@ def counted(session: Session, dataset: Dataset, link: Link, unit_key: str) -> Co
     texts = owners.as_texts(found, member, first)
     of_parent = [attribute.name for attribute in side.attributes]
     of_child = [attribute.name for attribute in child.attributes]
-    ours = _keyed(found, parent, of_parent, first.parent_columns, texts)
-    theirs = _keyed(found, member, of_child, first.columns, texts)
+    ours = _keyed(found, parent, of_parent, first.parent_columns, texts, side.held, side.joined)
+    theirs = _keyed(found, member, of_child, first.columns, texts, child.held, child.joined)
     width = len(found.unit)
     unit = [f"o{i}" for i in range(width)]
     keys = [f"k{i}" for i in range(len(texts))]
@@ -145,10 +146,21 @@ def counted(session: Session, dataset: Dataset, link: Link, unit_key: str) -> Co
     )
 
 
-def _keyed(found: Family, member: Member, columns: Sequence[str], keys: Sequence[str], texts: Sequence[bool]) -> str:
-    """SELECT of a member's rows: the owner (o0, ...), a key (k0, ...) as it is compared, and columns (v0, ...)."""
+def _keyed(
+    found: Family,
+    member: Member,
+    columns: Sequence[str],
+    keys: Sequence[str],
+    texts: Sequence[bool],
+    held: Sequence[str],
+    further: Sequence[JoinedColumns] = (),
+) -> str:
+    """SELECT of a member's rows: the owner (o0, ...), a key (k0, ...) as it is compared, and columns (v0, ...).
+
+    The columns are read from those that its rows hold, and are joined to them.
+    """
     aliases = [f"{OWNER}{i}" for i in range(len(found.unit))]
-    shown = list(dict.fromkeys([*columns, *keys]))
+    shown = list(dict.fromkeys([*held, *keys]))
     source = owners.source(found, member.name, aliases, shown)
     rows = full_name(*member.name) if source is None else f"({source.sql})"
     names = member.owner if source is None else aliases
@@ -164,7 +176,7 @@ def _keyed(found: Family, member: Member, columns: Sequence[str], keys: Sequence
         *(f"{owners.plain(quote(key), text)} AS k{i}" for i, (key, text) in enumerate(zip(keys, texts, strict=True))),
         *(f"{quote(column)} AS v{i}" for i, column in enumerate(columns)),
     ]
-    return f"SELECT {', '.join(parts)} FROM {rows}"
+    return f"SELECT {', '.join(parts)} FROM {joined(rows, further)}"
 
 
 def _shown(columns: Sequence[str], key: Sequence[str], unit: Sequence[str]) -> str:

@@ -18,6 +18,7 @@ from duckdb_dp.sql import (
     contribution_bounds,
     dp_synthesize,
     drawn_references,
+    joined_columns,
     key_types,
     link_counts,
     linked_ends,
@@ -41,6 +42,7 @@ from duckdb_dp.sql.arguments import (
     word,
 )
 from duckdb_dp.sql.dp_link import declared_key, no_key, references_of
+from duckdb_dp.sql.joined_columns import JoinedColumns
 from duckdb_dp.sql.links import TAGS, Link, Side, from_request, repeated, tag
 from duckdb_dp.sql.ordered_columns import with_orders
 from duckdb_dp.sql.registry import Function, register
@@ -48,7 +50,7 @@ from duckdb_dp.sql.session import Session
 from duckdb_dp.sql.synthetic_tables import Key
 from duckdb_dp.synthesis.database import Name, Reference, Table
 from duckdb_dp.synthesis.functions import check
-from duckdb_dp.synthesis.links.columns import DEFAULT, unit_side
+from duckdb_dp.synthesis.links.columns import DEFAULT, JOINED, unit_side
 
 MAX_LINKS = 1_000_000_000
 
@@ -56,6 +58,8 @@ ALSO = "also_of"
 """No argument of users': full names of tables -> their attributes that nobody declared, as they are those of keys of public tables."""
 BELIEVED = "believed"
 """No argument of users': whether rows of a parent may have the same key, of which one counts then, as among the private ones."""
+BY_REFERENCE = "by_reference"
+"""No argument of users': full names of tables -> what their rows have by references to public tables."""
 NUMBERED = "numbered"
 """No argument of users': full names of tables -> the declared columns that are no attributes in the call, but numbers."""
 OWN_KEY = "own_key"
@@ -116,12 +120,15 @@ def refusals(session: Session, link: Link) -> list[tuple[str, str]]:
         None if side.known is None else side.known.refusal(link.request.function, columns)
         for side, columns in zip(link.sides, needed, strict=True)
     )
-    return [refusal for refusal in found if refusal is not None]
+    joined = joined_columns.refusals(
+        session, link.request.function, [one for side in link.sides for one in side.joined]
+    )
+    return [refusal for refusal in (*found, *joined) if refusal is not None]
 
 
 def _columns(session: Session, link: Link, side: Side) -> list[str]:
     """The columns of a synthetic table that may be returned: its key, declared columns, and foreign keys of earlier links."""
-    named = [*side.key.columns, *(attribute.name for attribute in side.attributes)]
+    named = [*side.key.columns, *side.held]
     if not side.child or side.known is None:
         return named
     request = link.request
@@ -184,6 +191,7 @@ def link_of(session: Session, dataset: Dataset, arguments: Arguments, place: Pla
         contribution_bounds.check_owner(session, dataset)
     numbered: Mapping[Name, Sequence[str]] = arguments.get(NUMBERED) or {}
     also: Mapping[Name, Sequence[Attribute]] = arguments.get(ALSO) or {}
+    further: Mapping[Name, tuple[JoinedColumns, ...]] = arguments.get(BY_REFERENCE) or {}
     name = (dataset.catalog, dataset.schema, dataset.name)
     not_own = numbered.get(name, ())
     every = dp_synthesize.attributes_of(session, dataset, {dp_synthesize.ALSO: also.get(name, ())})
@@ -191,7 +199,11 @@ def link_of(session: Session, dataset: Dataset, arguments: Arguments, place: Pla
     taken = {c for reference, _ in chosen for c in reference.columns} | {c for u in units(dataset.unit) for c in u}
     own = tuple(attribute for name, attribute in declared.items() if name not in taken)
     sides = [
-        _side(session, one, synthetic, numbered.get(one.parent, one.key), also.get(one.parent, ()))
+        _with_joined(
+            session,
+            _side(session, one, synthetic, numbered.get(one.parent, one.key), also.get(one.parent, ())),
+            () if contribution_bounds.itself(dataset, one) else further.get(one.parent, ()),
+        )
         for one, synthetic in chosen
     ]
     if child is not None:
@@ -211,7 +223,11 @@ def link_of(session: Session, dataset: Dataset, arguments: Arguments, place: Pla
         itself = Reference(columns=key, parent=name, key=key, role=dataset.name)
         if same:  # its rows have their references in no column yet
             sides[0] = replace(sides[0], attributes=own)
-        sides.insert(0, Side(reference=itself, attributes=own, synthetic=child, key=Key(columns=key), child=True))
+        made = Side(reference=itself, attributes=own, synthetic=child, key=Key(columns=key), child=True)
+        read = (
+            () if same else (one for one in further.get(name, ()) if {a.name for a in own} >= {*one.reference.columns})
+        )
+        sides.insert(0, _with_joined(session, made, tuple(read)))
         own = ()
     left, right = sides
     if left.role.lower() == right.role.lower():
@@ -272,6 +288,13 @@ def _side(
     return Side(reference=reference, attributes=attributes, synthetic=synthetic, key=key)
 
 
+def _with_joined(session: Session, side: Side, columns: Sequence[JoinedColumns]) -> Side:
+    """The side with columns that its rows have by references."""
+    joined_columns.check_read(session, columns)
+    more = (attribute for one in columns for attribute in one.attributes)
+    return replace(side, attributes=(*side.attributes, *more), joined=tuple(columns))
+
+
 def _check_engine(dataset: Dataset, side: Side) -> None:
     """Refuse tables of two engines: one statement joins and counts them.
 
@@ -290,7 +313,7 @@ def _check_engine(dataset: Dataset, side: Side) -> None:
 def _check_synthetic(side: Side) -> None:
     """Refuse a synthetic table without the columns it needs."""
     assert side.known is not None
-    for column in [*side.key.columns, *(attribute.name for attribute in side.attributes)]:
+    for column in [*side.key.columns, *side.held]:
         if not side.known.holds(column):
             raise DPError(
                 f"'{side.known.table.name[2]}' has no column '{column}', which the links to '{side.role}' need; its columns "
@@ -335,6 +358,7 @@ def _request(
         "references": [side.reference.to_json() for side in sides],
         "sizes": [len(side.attributes) for side in sides],
         "synthetic": [side.synthetic for side in sides],
+        **({JOINED: [[one.to_json() for one in side.joined] for side in sides]} if left.joined or right.joined else {}),
         **{name: value for name in ("rows", "rounds") if (value := whole_number(arguments, name, MAX_LINKS))},
     }
     degree = whole_number(arguments, "max_degree", MAX_LINKS)

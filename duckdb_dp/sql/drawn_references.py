@@ -12,11 +12,13 @@ from duckdb_dp.sql import (
     chosen_parents,
     contribution_bounds,
     dp_synthesize,
+    joined_columns,
     owners,
     provenance,
     public_domains,
 )
 from duckdb_dp.sql.dp_link import ROWID, has_rowid, own_key
+from duckdb_dp.sql.joined_columns import JoinedColumns
 from duckdb_dp.sql.links import ROW_NUMBER
 from duckdb_dp.sql.repeated_references import RepeatedReference, repeated_references
 from duckdb_dp.sql.session import Session
@@ -36,6 +38,7 @@ class Schema:
         keyed: of each table the references that are drawn as any other column, with the attribute whose values are a public table's keys.
         also: of each table the attributes that nobody declared: those, and of links the ends at public tables, which tables that refer
             to the links may depend on.
+        joined: of each table what its rows have by references to public tables, on which links with other tables may depend.
         repeated: of each table the references that are read off a parent.
     """
 
@@ -45,6 +48,7 @@ class Schema:
     valued: Mapping[Name, frozenset[str]]
     keyed: Mapping[Name, Mapping[Reference, Attribute]]
     also: Mapping[Name, Sequence[Attribute]]
+    joined: Mapping[Name, tuple[JoinedColumns, ...]]
     repeated: Mapping[Name, tuple[RepeatedReference, ...]]
 
     def kept(self, table: Table) -> Table:
@@ -64,12 +68,15 @@ def schema(session: Session, tables: Sequence[Table], copied: Mapping[Name, Tabl
     numbers = {table.name: numbered(session, table, tables) for table in tables}
     valued, constrained = dict[Name, frozenset[str]](), dict[Name, list[Reference]]()
     keyed, also = dict[Name, dict[Reference, Attribute]](), dict[Name, list[Attribute]]()
+    joined, referred = dict[Name, tuple[JoinedColumns, ...]](), {r.parent for one in tables for r in one.references}
     repeated, filled = dict[Name, tuple[RepeatedReference, ...]](), dict[Name, list[Reference]]()
     for table in tables:
         if (dataset := session.ledger.dataset(*table.name)) is None:
             continue
         declared = session.declared(dataset)
-        known, _ = references(session, dataset, table, tables, to_itself(session, dataset, table, numbers[table.name]))
+        known, linking = references(
+            session, dataset, table, tables, to_itself(session, dataset, table, numbers[table.name])
+        )
         held = {column for reference in known for column in reference.columns}
         found = {
             reference: attribute
@@ -88,6 +95,12 @@ def schema(session: Session, tables: Sequence[Table], copied: Mapping[Name, Tabl
         )
         of_parts = (public_domains.of_key(session, table, part, copied[part.parent]) for part in parts)
         also[table.name] = [*found.values(), *(attribute for attribute in of_parts if attribute is not None)]
+        drawn = {*declared} - {*numbers[table.name]}
+        public = [
+            r for r in table.references if r.parent in copied and (r in known or r in found or drawn >= {*r.columns})
+        ]
+        if table.name in referred or (known and not linking):
+            joined[table.name] = joined_columns.chosen(session, table, public, copied)
         repeated[table.name] = tuple(repeated_references(table, known, filled, constrained))
         constrained[table.name] = [r for r in keyed[table.name] if copied[r.parent].distinct(r.key)]
         filled[table.name] = [*known, *(one.repeated for one in repeated[table.name])]
@@ -97,7 +110,7 @@ def schema(session: Session, tables: Sequence[Table], copied: Mapping[Name, Tabl
         numbers[table.name] = (*numbers[table.name], *read)
     return Schema(
         tables=referring(session, tables), copied=copied, numbered=numbers, valued=valued, keyed=keyed, also=also,
-        repeated=repeated,
+        joined=joined, repeated=repeated,
     )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from duckdb_dp.counting.encode import full_name, quote
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.errors import DPError, few, first_line, quoted
 from duckdb_dp.request import Request
-from duckdb_dp.sql import dp_links, dp_synthesize, external_tables, provenance, stopping
+from duckdb_dp.sql import dp_links, dp_synthesize, external_tables, joined_columns, provenance, stopping
 from duckdb_dp.sql.arguments import Place
 from duckdb_dp.sql.ddl import LEVEL, Target
 from duckdb_dp.sql.explained_synthesis import at_bound
@@ -263,11 +263,15 @@ def _make_by_levels(cursor: duckdb.DuckDBPyConnection, step: Step, rows: str) ->
 
 
 def _notes(step: Step) -> list[str]:
-    """What a step leaves out, links above a bound and pairs; what it keeps in order; and at a table's last step this table's notes."""
+    """What a step leaves out, links above a bound and pairs; what it keeps in order or reads by references; at the last a table's notes."""
     assert step.request is not None
     cut = left_out(step.request) if step.kind != "rows" else None
     ordered = order_note(step.request) if step.kind != "parents" else None
-    return [*filter(None, [cut, ordered, too_large_note(step.request)]), *(step.target.notes if step.last else [])]
+    joined = joined_columns.note(step.request)
+    return [
+        *filter(None, [cut, ordered, joined, too_large_note(step.request)]),
+        *(step.target.notes if step.last else []),
+    ]
 
 
 def row(number: int, step: Step) -> dict[str, Any]:

@@ -7,9 +7,11 @@ from typing import final
 from duckdb_dp.counting.encode import full_name, quote, with_differences
 from duckdb_dp.domain.domain import Attribute, Clique
 from duckdb_dp.request import Request
+from duckdb_dp.sql.joined_columns import JoinedColumns, joined
 from duckdb_dp.sql.provenance import PublicTable
 from duckdb_dp.sql.synthetic_tables import CodedRows, Column, Key, key_text
 from duckdb_dp.synthesis.database import Reference
+from duckdb_dp.synthesis.links.columns import JOINED
 
 LINKED, DEGREE, REPEATED = TAGS = "linked", "degree", "repeats a pair"
 """Names, after a role, of pseudo-attributes of its rows: whether they have a link, how many, and whether two of these are of one pair."""
@@ -31,11 +33,12 @@ class Side:
 
     Attributes:
         reference: the foreign key to it; for a child table itself no columns of the original are read by it.
-        attributes: its declared attributes, under its own columns' names.
+        attributes: its declared attributes, under its own columns' names, and after them joined ones.
         synthetic: the synthetic table's name, as it was asked for.
         key: the columns that identify the rows of the synthetic table.
         child: whether it is the table with the foreign key itself, each row of which has one parent.
         believed: whether rows of the synthetic table may have the same key.
+        joined: columns of public tables that its rows, original and synthetic, have by references.
         known: the synthetic table as it was found.
     """
 
@@ -45,13 +48,21 @@ class Side:
     key: Key
     child: bool = False
     believed: bool = False
+    joined: tuple[JoinedColumns, ...] = ()
     known: PublicTable | None = None
 
     @property
     def sql(self) -> str:
-        """The full name of the synthetic table, quoted."""
+        """The rows of the synthetic table, with joined columns."""
         assert self.known is not None, "tables are looked for before their rows are"
-        return self.known.sql
+        return joined(self.known.sql, self.joined)
+
+    @property
+    def held(self) -> list[str]:
+        """The columns of the table itself that its attributes are read from."""
+        own = len(self.attributes) - sum(len(one.attributes) for one in self.joined)
+        found = [attribute.name for attribute in self.attributes[:own]]
+        return [*dict.fromkeys([*found, *(column for one in self.joined for column in one.reference.columns)])]
 
     @property
     def linked(self) -> str:
@@ -129,8 +140,9 @@ class Link:
     @property
     def table(self) -> str:
         """SQL of the rows with the foreign keys."""
-        request = self.request
-        return self.counted.children if self.counted else full_name(request.catalog, request.schema, request.table)
+        request, columns = self.request, self.sides[0].joined if self.child else ()
+        whole_name = full_name(request.catalog, request.schema, request.table)
+        return self.counted.children if self.counted else joined(whole_name, columns)
 
     @property
     def rows(self) -> str:
@@ -139,7 +151,8 @@ class Link:
 
     def parent(self, place: int) -> str:
         """SQL of the rows that the foreign key on one end refers to."""
-        return self.counted.parents if self.counted else full_name(*self.sides[place].reference.parent)
+        side = self.sides[place]
+        return self.counted.parents if self.counted else joined(full_name(*side.reference.parent), side.joined)
 
     @property
     def cells(self) -> Clique:
@@ -227,6 +240,7 @@ def from_request(request: Request) -> Link:
                 key=Key(columns=reference.key),
                 child=child,
                 believed=bool(found.get("believed")),
+                joined=JoinedColumns.from_json(found[JOINED][place], attributes) if JOINED in found else (),
             )
         )
         start += size

@@ -40,6 +40,9 @@ LEAST = 1e-18
 
 (DEFAULT, *_) = METHODS
 
+JOINED = "joined"
+"""The option of a request that says what each side has by references to public tables, where one has anything."""
+
 LINKED, DEGREE, REPEATED = ".linked", ".degree", ".repeats a pair"
 """Ends of the names, after a role, of pseudo-attributes of its rows: whether they have a link, how many, and whether two are of a pair."""
 
@@ -49,6 +52,21 @@ def side_attributes(request: Request, end: int) -> tuple[Attribute, ...]:
     sizes = dict(request.options)["sizes"]
     start = sum(sizes[:end])
     return request.attributes[start : start + sizes[end]]
+
+
+def implied(request: Request, end: int) -> frozenset[tuple[str, str]]:
+    """Attributes of a side, and those that the side's rows have by reference to a public table, which follow from them."""
+    options = dict(request.options)
+    attributes = side_attributes(request, end)
+    own, found = {attribute.name for attribute in attributes}, set[tuple[str, str]]()
+    start = len(attributes)
+    for one in reversed(options[JOINED][end] if JOINED in options else ()):
+        read, start = attributes[start - one["size"] : start], start - one["size"]
+        columns = one["reference"]["columns"]
+        name = f"{options['references'][end]['role']}.{columns[0]}"
+        if len(columns) == 1 and name in own:
+            found |= {(name, attribute.name) for attribute in read}
+    return frozenset(found)
 
 
 def link_attributes(request: Request) -> list[Attribute]:
@@ -350,6 +368,7 @@ def sides_of(request: Request, tables: Sequence[SyntheticTable]) -> tuple[Side, 
                 tuple(attribute.name for attribute in attributes),
                 table.codes(attributes).astype(np.int64),
                 max_degree=_bound(request, end),
+                implied=implied(request, end),
                 linked=tags[0] if tags else None,
                 repeated=repeated if (repeated := f"{reference.role}{REPEATED}") in request.domain.sizes else None,
             )

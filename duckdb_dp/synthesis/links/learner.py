@@ -207,7 +207,8 @@ def start(
     Where links are weighed by unit, pairs of many values are left out where a value of the unit's side has few units, and where the links
     of a unit weigh more than 1 together: what such values go to would be known, and not how many links they have.
 
-    Where each left row has one link, marginals of the left side are those of its table and are not measured.
+    Where each left row has one link, marginals of the left side are those of its table and are not measured. Nor are attributes
+    measured together with others from which they follow: these say all that both do.
 
     Privacy: post-processing.
     """
@@ -224,6 +225,8 @@ def start(
     known = residual_estimates(blocks.domain, wanted, many)
     if one_parent:
         known = {clique: residual for clique, residual in known.items() if blocks.split(clique)[1]}
+    implied = blocks.left.implied | blocks.right.implied
+    known = {clique: one for clique, one in known.items() if not any({*clique} >= {*pair} for pair in implied)}
     for residual in known.values():
         if len(residual.clique) == 1:
             residual.dispersion = residual.optimistic_dispersion = math.sqrt(queryable.rows)

@@ -29,6 +29,7 @@ class Side:
         max_degree: links that a row may have at most; None: as many as there are partners.
         linked: name of the 0/1 attribute that says whether a row has a link; None: not measured.
         repeated: that of whether a row has two links of one pair of rows; None where it is known whether pairs repeat.
+        implied: pairs of attributes of which the second follows from the first.
     """
 
     attributes: Clique
@@ -37,6 +38,7 @@ class Side:
     max_degree: int | None = None
     linked: str | None = None
     repeated: str | None = None
+    implied: frozenset[tuple[str, str]] = frozenset()
 
     def __post_init__(self) -> None:
         if self.types.ndim != 2 or self.types.shape[1] != len(self.attributes):

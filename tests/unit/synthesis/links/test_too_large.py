@@ -1,5 +1,7 @@
 """Pairs that are said to have too many cells, before anything is measured, are those that are measured at no budget."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -36,6 +38,31 @@ def test_links_measure_all_other_pairs_where_there_are_units_enough(seed: int, p
     across = {(a, x) for a in "abc" for x in "xyz" if min(domain.shape((a, x))) > 1}
     assert said == across - set(begun.residuals)
     assert all(domain.cells(pair) > 600 for pair in said)
+
+
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("left", ["a", "ab"])
+def test_attributes_that_follow_from_others_are_not_measured_with_them(k: int, left: str) -> None:
+    """And all else is, also where no other three attributes have it."""
+    domain = Domain(dict.fromkeys((*left, *"xyz"), 3))
+
+    def measured(*pairs: tuple[str, str]) -> set[tuple[str, ...]]:
+        sides = [side_of(tuple(names), np.zeros((1, len(names)), dtype=np.int64)) for names in (left, "xyz")]
+        blocks = Blocks(domain, sides[0], replace(sides[1], implied=frozenset(pairs)))
+        begun = learner.start(
+            blocks,
+            Rows(),
+            total=1e9,
+            total_relative_variance=0.0,
+            k=k,
+            one_parent=False,
+            base=np.ones((1, 1)),
+            per_unit=0,
+        )  # type: ignore[arg-type]
+        return set(begun.residuals)
+
+    assert measured(("x", "y")) == {clique for clique in measured() if not {*clique} >= {"x", "y"}}
+    assert {("x",), ("y",), ("a", "x"), ("a", "y")} <= measured(("x", "y"))
 
 
 class Rows:
