@@ -17,6 +17,7 @@ from duckdb_dp.sql.arguments import Place, UnknownDataset, candidates, find_data
 from duckdb_dp.sql.family import family
 from duckdb_dp.sql.lineage import FILES
 from duckdb_dp.sql.no_numbers import INTERVAL, group_instead
+from duckdb_dp.sql.same_conditions import form
 from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis.database import Name
 
@@ -164,8 +165,12 @@ class Asked:
         self.declared: dict[str, Attribute] = {}
         """The declarations of the columns of all relations."""
 
-    def top(self, select: exp.Select) -> "Top":
+    def top(self, select: exp.Select, by_keys: frozenset[str] = frozenset()) -> "Top":
         """The relation that a SELECT aggregates, and the SELECT over it.
+
+        Args:
+            select: the SELECT.
+            by_keys: as in ``top.top``.
 
         Raises:
             DPError: it mixes rows of several units, or is not understood.
@@ -175,12 +180,12 @@ class Asked:
 
         kept: Kept = self._session.kept(Kept)
         taken = dict(self._taken)
-        asked = kept.top(self._family, self._place, select, self._taken, self._read, **self._how)
+        asked = kept.top(self._family, self._place, select, self._taken, self._read, **self._how, by_keys=by_keys)
         while clash := [name for name, a in asked.declared.items() if self.declared.get(name, a) != a]:
             # Other values than those that the same name has in another SELECT: they take another name.
             taken |= {name.lower(): _OTHER for name in clash}
             self._taken = dict(taken)
-            asked = kept.top(self._family, self._place, select, self._taken, self._read, **self._how)
+            asked = kept.top(self._family, self._place, select, self._taken, self._read, **self._how, by_keys=by_keys)
         late = asked.source.lookup
         for sql in (asked.source.sql, *(() if late is None else (late.rows, late.owners))):
             gate.check(sql, self._family, self._session)
@@ -194,15 +199,19 @@ class Asked:
             return False
         return any(set(key) <= set(family.unit) for key in member.keys)
 
-    def parts(self, select: exp.Select, number: int, *, pure: bool, **more: Any) -> list[GroupedSums]:
+    def parts(
+        self, select: exp.Select, number: int, *, pure: bool, by_keys: frozenset[str] = frozenset(), **more: Any
+    ) -> list[GroupedSums]:
         """The sums of a SELECT, over a relation whose rows have one owner each.
+
+        Columns that refer to a public table, and that nothing declares, are grouped by the keys there.
 
         Raises:
             DPError: it mixes rows of several units, or cannot be answered.
         """
         from duckdb_dp.sql import kept_parts  # for import time
 
-        asked = self.top(select)
+        asked = self.top(select, by_keys)
         try:
             found = kept_parts.parts(
                 self._session,
@@ -216,20 +225,15 @@ class Asked:
                 **more,
             )
         except UnknownAttribute as error:
-            if (by_keys := self._by_keys(asked, select, error.name)) is not None:
+            column = asked.refers.get(error.name)
+            if column is not None and column not in by_keys and form() >= 4 and not self._how["as_written"]:
                 with suppress(DPError):  # of the SELECT as it was written something else is said
-                    return self.parts(by_keys, number, pure=pure, **more)
+                    return self.parts(select, number, pure=pure, by_keys=by_keys | {column}, **more)
             raise self._undeclared(asked, error) from None
         except DPError as error:  # in the words of the SELECT, and not of what it was compiled to
             own, compiled = (brief(one.sql("duckdb")) for one in (select, asked.select))
             raise DPError(str(error).replace(compiled, own)) from None
         return [replace(part, source=asked.source) for part in found]
-
-    def _by_keys(self, asked: "Top", select: exp.Select, name: str) -> exp.Select | None:
-        from duckdb_dp.sql.owned.public_references import with_keys  # for import time
-
-        origin = asked.origins.get(name)
-        return None if origin is None else with_keys(select, *origin, self._family)
 
     def _undeclared(self, asked: "Top", error: UnknownAttribute) -> DPError:
         origin = asked.origins.get(error.name)
