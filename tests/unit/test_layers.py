@@ -71,6 +71,7 @@ PARSERS = {
         "said_bounds",
         "row_expressions",
         "try_catches",
+        "turned",
         "distinct_units",
         "text_lengths",
         "patterns",

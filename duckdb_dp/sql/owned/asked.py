@@ -1,5 +1,6 @@
 """Which SELECTs of a call read more than one table, whose rows they read, and the sums that answer them."""
 
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -23,6 +24,10 @@ from duckdb_dp.synthesis.database import Name
 
 if TYPE_CHECKING:
     from duckdb_dp.sql.owned.top import Top
+
+
+_SUBQUERY = re.compile(r"subquery( \d+)?")
+"""What a subquery is called that is grouped by."""
 
 
 def several(select: exp.Select) -> bool:
@@ -239,6 +244,11 @@ class Asked:
         origin = asked.origins.get(error.name)
         if asked.columns.get(error.name) == INTERVAL:
             return Undeclared(group_instead(error.name, INTERVAL))
+        if origin is None and _SUBQUERY.fullmatch(error.name):
+            return Undeclared(
+                "GROUP BY a subquery: its values are worked out of private rows, so they are not public; name it in FROM, and say which "
+                "ones to count by: SELECT k, count(*) FROM (SELECT (SELECT ...) AS k FROM ...) WHERE k BETWEEN 0 AND 20 GROUP BY k."
+            )
         if origin is None:
             return Undeclared(
                 f"GROUP BY {identifier(error.name)}: its values are worked out of private rows, so they are not public; say which ones "

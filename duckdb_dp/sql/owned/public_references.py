@@ -1,6 +1,6 @@
 """GROUP BY a column that refers to a public table: its groups are the keys there, as if the statement joined that table."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import final
 
 from sqlglot import exp
@@ -34,7 +34,7 @@ class Keys:
         self._compiler, self._select, self._wanted = compiler, select, wanted
         self._keys: dict[str, exp.Column] = {}
 
-    def join(self, scope: Scope, keys: Iterable[tuple[str, exp.Expr]]) -> list[Condition]:
+    def join(self, scope: Scope, keys: Sequence[tuple[str, exp.Expr]]) -> list[Condition]:
         """Have the public tables joined with what FROM names; the conditions of that.
 
         Args:
@@ -42,13 +42,18 @@ class Keys:
             keys: (name, expression) of what it groups by, as it is written.
         """
         joined, found = scope.joined, list[Condition]()
-        values = [resolved(self._compiler, scope, *one) for one in keys if one[1].find(exp.Query) is None]
         if not self._wanted or not _without_totals(self._select):
             return []
+        plain = [one for one in keys if not _has_query(one[1], scope)]
+        values = [resolved(self._compiler, scope, *one) for one in plain]
         Settling(self._compiler, joined).resolve_plain()
         for column in dict.fromkeys(column for value in values for column in value.find_all(exp.Column)):
             field, text = self._compiler.field(column), column.sql("duckdb")
-            if field is None or text not in self._wanted or not _alone(column, values):
+            if (
+                field is None
+                or text not in self._wanted
+                or not _alone(column, values, all_known=len(plain) == len(keys))
+            ):
                 continue
             left = self._left(column, field)
             to = next((one for one in field.refers if one.enforced or not left), None)
@@ -105,10 +110,16 @@ def _without_totals(select: exp.Select) -> bool:
     return group is not None and group.find(exp.Cube, exp.Rollup, exp.GroupingSets) is None
 
 
-def _alone(column: exp.Column, values: Sequence[exp.Expr]) -> bool:
+def _has_query(node: exp.Expr, scope: Scope) -> bool:
+    """Whether a subquery is in it, which is read when it is known whose rows are around it; also under an alias."""
+    named = (scope.aliases.get(column.name.lower()) for column in node.find_all(exp.Column) if not column.table)
+    return any(one.find(exp.Query) is not None for one in (node, *named) if one is not None)
+
+
+def _alone(column: exp.Column, values: Sequence[exp.Expr], *, all_known: bool) -> bool:
     """Whether no group is of something where the column is NULL."""
-    if column in values:
-        return True
+    if column in values or not all_known:
+        return column in values
     return all(
         isinstance(node, _STRICT) for value in values if column in value.find_all(exp.Column) for node in value.walk()
     )
