@@ -72,6 +72,7 @@ PARSERS = {
         "row_expressions",
         "try_catches",
         "turned",
+        "unlisted",
         "distinct_units",
         "text_lengths",
         "patterns",

@@ -9,6 +9,7 @@ from sqlglot import exp
 from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.errors import DPError
 from duckdb_dp.grouped_sums import Source
+from duckdb_dp.sql import unlisted
 from duckdb_dp.sql.owned import condition_values, names, nested, public_groups, public_references
 from duckdb_dp.sql.owned.compiler import Compiler, key_alias
 from duckdb_dp.sql.owned.fan_out import check_work
@@ -39,6 +40,7 @@ class Top:
         origins: the table and the column that columns of the relation are as they are.
         refers: those of its columns that refer to a public table, as ``by_keys`` takes them.
         never: its columns that are never NULL.
+        unlisted: what is to be said of conditions with values that nobody has declared.
     """
 
     select: exp.Select
@@ -49,6 +51,7 @@ class Top:
     origins: dict[str, tuple[Name, str]]
     refers: dict[str, str]
     never: frozenset[str]
+    unlisted: tuple[str, ...]
 
 
 def top(
@@ -141,6 +144,7 @@ class _Top:
             origins=self._origins(),
             refers=public_references.of_columns(compiler, dict(self._outputs.values())),
             never=self._never(),
+            unlisted=unlisted.told(self._conditions, lambda column: self._attribute(column, "")),
         )
 
     def _check_single(self, scope: Scope) -> None:
