@@ -1,7 +1,7 @@
 """Which SELECTs of a call read more than one table, whose rows they read, and the sums that answer them."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, final
@@ -18,6 +18,7 @@ from duckdb_dp.sql.arguments import Place, UnknownDataset, candidates, find_data
 from duckdb_dp.sql.family import family
 from duckdb_dp.sql.lineage import FILES
 from duckdb_dp.sql.no_numbers import INTERVAL, group_instead
+from duckdb_dp.sql.older_forms import NUMBERED
 from duckdb_dp.sql.same_conditions import form
 from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis.database import Name
@@ -44,6 +45,43 @@ def joined(session: Session, selects: Sequence[exp.Select], place: Place) -> boo
         return True
     read = [dataset_of(session, select, place) for select in (selects if len(selects) > 1 else ())]
     return len({(one.catalog, one.schema, one.name) for one in read}) > 1
+
+
+def of_few_rows(
+    session: Session, dataset: Dataset, selects: Sequence[exp.Select], place: Place, declared: Mapping[str, Attribute]
+) -> set[int]:
+    """The SELECTs of a view, by their numbers, that keep fewer rows of each unit than count of it, by conditions on a row_number() there.
+
+    Where the view has declarations of its own that they need, there are none: its tables' declarations say what is known there.
+
+    Privacy: reads names, types and declarations.
+    """
+    from duckdb_dp.sql.views import compiled  # for import time
+
+    view = None if dataset.member is None else dataset.member.view
+    if view is None or not NUMBERED.search(view) or form() < 4:
+        return set()
+    asked, found = Asked(session, dataset, place, bounded=True), set[int]()
+    for number, select in enumerate(selects, 1):
+        with suppress(DPError):  # which is said where it is answered
+            rows = asked.top(select).source.rows if select.args.get("where") is not None else None
+            if rows is not None and rows < dataset.max_rows:
+                inherited = compiled(session, family(session, dataset), view).declared
+                found |= {number} if _same_declared(select, inherited, declared) else set()
+    return found
+
+
+def _same_declared(select: exp.Select, inherited: Mapping[str, Attribute], declared: Mapping[str, Attribute]) -> bool:
+    """Whether a SELECT reads no column that a view declares in its own way, but for conditions on columns that nothing else declares."""
+    before, own = (
+        {name.lower(): replace(one, name="") for name, one in each.items()} for each in (inherited, declared)
+    )
+    where = select.args["where"]
+    for column in select.find_all(exp.Column):
+        name, inside = column.name.lower(), column.find_ancestor(exp.Where) is where
+        if before.get(name) != own.get(name) and (name in before or not inside):
+            return False
+    return True
 
 
 def names(select: exp.Select) -> list[str]:
