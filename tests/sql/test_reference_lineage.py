@@ -92,6 +92,16 @@ def test_groups_are_the_keys(films: Loaded, source: str, group: str) -> None:
     assert rows(films, f"SELECT {names} FROM dp_sql(?, epsilon := 1e4)", [select]) == truth
 
 
+@pytest.mark.some(4)
+@pytest.mark.parametrize("source", SOURCES)
+def test_noise_covers_as_many_rows_as_without_groups(plain: Loaded, source: str) -> None:
+    """The keys that are joined make no more rows of one."""
+    explained = "SELECT DISTINCT stddev FROM dp_explain(?, epsilon := 1)"
+    ((by_keys,),) = plain(explained, [asked(SOURCES[source], GROUPS[0])])
+    ((alone,),) = plain(explained, [SOURCES[source].format("count(*) AS n")])
+    assert by_keys == pytest.approx(alone)
+
+
 SAME = [
     "SELECT movie_id, count(*) AS n FROM ratings GROUP BY movie_id",
     "WITH r AS (SELECT * FROM ratings) SELECT movie_id, count(*) AS n FROM r GROUP BY movie_id",
