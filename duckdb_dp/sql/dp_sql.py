@@ -232,7 +232,9 @@ def _direct(
                 raise
             try:  # which takes groups whose values a condition lists
                 return by_owner(number, select)
-            except DPError:
+            except DPError as other:
+                if isinstance(other, Undeclared) and _of_another(other, error):
+                    raise
                 raise advised(error, select, columns, dataset) from None
 
     def by_rows_of(number: int, select: "exp.Select") -> list[GroupedSums]:
@@ -279,6 +281,14 @@ def _compared(session: Session, dataset: Dataset, selects: Sequence["exp.Select"
         check_texts([select], {name: type_ for name, type_ in types.items() if name not in aliases})
     name = ".".join(map(quote, (dataset.catalog, dataset.schema, dataset.name)))
     return collations.compared(session, name, table.columns, selects)
+
+
+def _of_another(other: DPError, error: DPError) -> bool:
+    """Whether an error is of another column than the one that an error before it has no declaration of, as that has public keys."""
+    said = " has no declared domain"
+    return (
+        isinstance(error, UnknownAttribute) and said in str(other) and f"{as_sql(error.name)}{said}" not in str(other)
+    )
 
 
 def _summed_outside(dataset: Dataset) -> bool:

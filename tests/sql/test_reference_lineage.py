@@ -137,6 +137,22 @@ def test_what_is_not_known_to_be_a_key_is_refused(plain: Loaded, why: str) -> No
     assert "no declared domain" in said or "worked out of private rows" in said
 
 
+@pytest.mark.parametrize(
+    "keys", ["movie_id, secret", "secret, movie_id", "land, movie_id, secret", "movie_id + rating_id, land"]
+)
+def test_what_is_missing_is_named_beside_what_is_known(plain: Loaded, keys: str) -> None:
+    select = f"SELECT {keys}, count(*) AS n FROM (SELECT * FROM ratings) GROUP BY ALL"
+    said = plain.refused("FROM dp_sql(?, epsilon := 1)", [select])
+    assert f"'{'secret' if 'secret' in keys else 'rating_id'}' has no declared domain" in said
+
+
+def test_one_expression_of_two_references(films: Loaded) -> None:
+    source = 'ratings r JOIN scores s ON s."user" = r."user"'
+    select = f"SELECT r.movie_id * 100 + s.movie_id AS c, count(*) AS n FROM {source} GROUP BY c"
+    truth = rows(films, f"SELECT c, n FROM ({select})", [])
+    assert rows(films, "SELECT c, n FROM dp_sql(?, epsilon := 1e4)", [select]) == truth
+
+
 @pytest.mark.some(2)
 @pytest.mark.parametrize("source", [one for one in SOURCES if one != "a named relation" and "two tables" not in one])
 def test_what_was_found_before_is_not_charged_again(tmp_path: Path, source: str) -> None:

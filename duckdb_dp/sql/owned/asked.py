@@ -270,8 +270,12 @@ class Asked:
         except UnknownAttribute as error:
             column = asked.refers.get(error.name)
             if column is not None and column not in by_keys and form() >= 4 and not self._how["as_written"]:
-                with suppress(DPError):  # of the SELECT as it was written something else is said
+                try:
                     return self.parts(select, number, pure=pure, by_keys=by_keys | {column}, **more)
+                except Undeclared:  # of another column, which is what is missing
+                    raise
+                except DPError:  # a declaration may help
+                    pass
             raise self._undeclared(asked, error) from None
         except DPError as error:  # in the words of the SELECT, and not of what it was compiled to
             own, compiled = (brief(one.sql("duckdb")) for one in (select, asked.select))
