@@ -179,7 +179,8 @@ def _routes(
     """Which route each SELECT of dp_sql takes and why not the other one, by its number; none of other functions."""
     if kind.direct is None:
         return {}
-    from duckdb_dp.sql.parsed import parse_selects  # for import time: it brings sqlglot
+    from duckdb_dp.sql import unlisted  # for import time: these bring sqlglot
+    from duckdb_dp.sql.parsed import parse_selects
 
     selects = parse_selects(arguments[kind.argument])
     if arguments.get("mechanism") in ("direct", SELECT):
@@ -189,7 +190,9 @@ def _routes(
     def asked(route: str) -> Request:
         return request_of(session, kind, {**arguments, routes.ROUTE: route}, place, found)[1]
 
-    return routes.reasons(request, selects, session.declared(dataset), asked)
+    why = routes.reasons(request, selects, session.declared(dataset), asked)
+    told = unlisted.notes(session, dataset, selects, place)
+    return {number: "; ".join(filter(None, [reason, told.get(number)])) for number, reason in why.items()}
 
 
 def _bound(request: Request) -> str:

@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -12,8 +12,8 @@ from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.accounting.records import units
 from duckdb_dp.counting.encode import quote
 from duckdb_dp.counting.engines.source import SCHEMA
-from duckdb_dp.domain.domain import FINDS, UnknownAttribute
-from duckdb_dp.errors import DPError, Undeclared, UnknownColumn, as_sql, few, identifier
+from duckdb_dp.domain.domain import UnknownAttribute
+from duckdb_dp.errors import DPError, Undeclared, UnknownColumn, as_sql, few
 from duckdb_dp.grouped_sums import GroupedSums
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.request import SELECT, Question, Request
@@ -139,6 +139,7 @@ def _direct(
     from duckdb_dp.sql import collations, computed_groups  # for import time: these bring sqlglot
     from duckdb_dp.sql import kept_parts as route
     from duckdb_dp.sql.group_labels import UndecidedKey
+    from duckdb_dp.sql.no_numbers import advised
     from duckdb_dp.sql.owned import asked
     from duckdb_dp.sql.parsed import parse_selects
 
@@ -168,6 +169,9 @@ def _direct(
     own = {
         number for number, select in enumerate(selects, 1) if keys and computed_groups.by_row(select, keys, declared)
     }
+    if not (bounds.auto or arguments.get("max_rows") or arguments.get(routes.ALL_ROWS)):
+        fewer = asked.of_few_rows(session, dataset, selects, place, declared)
+        own |= fewer if planned <= own | by_rows | fewer else set()  # a plan has one bound for all of a request
     planned -= by_rows | own
     if len(planned) == len(selects):
         return (), declared
@@ -228,8 +232,10 @@ def _direct(
                 raise
             try:  # which takes groups whose values a condition lists
                 return by_owner(number, select)
-            except DPError:
-                raise _advised(error, select, columns, dataset) from None
+            except DPError as other:
+                if isinstance(other, Undeclared) and _of_another(other, error):
+                    raise
+                raise advised(error, select, columns, dataset) from None
 
     def by_rows_of(number: int, select: "exp.Select") -> list[GroupedSums]:
         if number in own:
@@ -277,21 +283,12 @@ def _compared(session: Session, dataset: Dataset, selects: Sequence["exp.Select"
     return collations.compared(session, name, table.columns, selects)
 
 
-def _advised(error: DPError, select: "exp.Select", columns: Mapping[str, str], dataset: Dataset) -> DPError:
-    """An error of a SELECT; of an expression of an undeclared moment that it groups by, with what a condition can say instead."""
-    from duckdb_dp.sql.above.kinds import group_keys  # for import time: it brings sqlglot
-    from duckdb_dp.sql.no_numbers import group_instead
-
-    if not isinstance(error, UnknownAttribute):
-        return error
-    if text := group_instead(error.name, columns.get(error.name, "")):
-        return DPError(text)
-    itself = any(key.name.lower() == error.name.lower() for key in group_keys(select))
-    if itself or not columns.get(error.name, "").startswith(("TIMESTAMP", "DATE")):  # not what is worked out of it
-        return error if dataset.discovery_delta else UnknownAttribute(error.name, error.declared, advice=FINDS)
-    year = f"year({identifier(error.name)})"
-    advice = f" Or say which years there are: WHERE {year} BETWEEN 2020 AND 2025 GROUP BY {year}."
-    return UnknownAttribute(error.name, error.declared, advice=advice)
+def _of_another(other: DPError, error: DPError) -> bool:
+    """Whether an error is of another column than the one that an error before it has no declaration of, as that has public keys."""
+    said = " has no declared domain"
+    return (
+        isinstance(error, UnknownAttribute) and said in str(other) and f"{as_sql(error.name)}{said}" not in str(other)
+    )
 
 
 def _summed_outside(dataset: Dataset) -> bool:

@@ -1,7 +1,7 @@
 """The tables of a dataset: whose rows each one's are, which keys they have, and what may be read beside them; no data."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar, final
 
@@ -137,6 +137,14 @@ class Family:
         led = [one.columns for one in member.references[:1] if self.member(one.parent) is not None]
         return [*member.keys, *self.referred(member), member.owner, *led]
 
+    def public_keys(self, name: Name, column: str) -> Iterator[Reference]:
+        """The references of a column of a member to keys of public tables, under the names that these have now."""
+        for one in self.refers.get(name, ()):
+            to = self.public_table(one.parent)
+            own = [each.lower() for each in one.columns] == [column.lower()]
+            if own and to is not None and one.parent_columns in to.keys:
+                yield replace(one, parent=to.name)
+
     def public_table(self, name: Name) -> PublicTable | None:
         """The public table of that full name, in any letter case."""
         return _of_name(self.public, name)
@@ -225,7 +233,15 @@ def _refers(session: Session, dataset: Dataset, known: Mapping[Name, Table]) -> 
     """All references of a table."""
     table = catalog.find(known, _name(dataset))
     found = [*(() if table is None else table.references), *declared_in(session.ledger.link(dataset))]
-    return tuple(Reference(columns=r.columns, parent=r.parent, parent_columns=r.key) for r in found)
+    return tuple(
+        Reference(
+            columns=r.columns,
+            parent=r.parent,
+            parent_columns=r.key,
+            enforced=table is not None and _enforced(table, r),
+        )
+        for r in found
+    )
 
 
 def _references(first: database.Reference, table: Table) -> tuple[Reference, ...]:

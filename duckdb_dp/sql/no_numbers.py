@@ -1,7 +1,15 @@
 """What to ask of values that are no numbers, in place of their sum, their average, their quantiles or their extremes."""
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.domain import types
-from duckdb_dp.errors import brief, identifier
+from duckdb_dp.domain.domain import FINDS, UnknownAttribute
+from duckdb_dp.errors import DPError, brief, identifier
+
+if TYPE_CHECKING:
+    from sqlglot import exp
 
 INTERVAL, ZONED = "INTERVAL", "TIMESTAMP WITH TIME ZONE"
 
@@ -64,3 +72,19 @@ def group_instead(name: str, type_: str) -> str:
         f"GROUP BY {text} is INTERVAL, which has no groups; group by a whole number of it, and say which ones count: "
         f"(epoch({text}) / 3600)::INTEGER AS hours, and WHERE hours BETWEEN 0 AND 24."
     )
+
+
+def advised(error: DPError, select: "exp.Select", columns: Mapping[str, str], dataset: Dataset) -> DPError:
+    """An error of a SELECT; of an expression of an undeclared moment that it groups by, with what a condition can say instead."""
+    from duckdb_dp.sql.above.kinds import group_keys  # for import time: it brings sqlglot
+
+    if not isinstance(error, UnknownAttribute):
+        return error
+    if text := group_instead(error.name, columns.get(error.name, "")):
+        return DPError(text)
+    itself = any(key.name.lower() == error.name.lower() for key in group_keys(select))
+    if itself or not columns.get(error.name, "").startswith(("TIMESTAMP", "DATE")):  # not what is worked out of it
+        return error if dataset.discovery_delta else UnknownAttribute(error.name, error.declared, advice=FINDS)
+    year = f"year({identifier(error.name)})"
+    advice = f" Or say which years there are: WHERE {year} BETWEEN 2020 AND 2025 GROUP BY {year}."
+    return UnknownAttribute(error.name, error.declared, advice=advice)

@@ -24,7 +24,7 @@ _RESPELT_AGAIN = re.compile(
 )
 """Words without which they, and what is summed, are as they were before they took the form that they have now."""
 
-_NUMBERED = re.compile(r"\bROW_NUMBER\b", re.IGNORECASE)
+NUMBERED = re.compile(r"\bROW_NUMBER\b", re.IGNORECASE)
 """What numbers the rows of each unit: as many as a unit has counted, however few are kept, before a condition on it bounded them."""
 
 _SOUGHT = '"other":true'
@@ -68,7 +68,7 @@ def forms(session: Session, request: Request, arguments: Arguments) -> tuple[int
     if not has_sources(request):
         return (*latest, 1) if request.direct else ()
     asked = str(arguments.get("sql", "GROUP OR"))
-    words = {3: _NUMBERED, 2: _RESPELT_AGAIN, 1: _RESPELT}
+    words = {3: NUMBERED, 2: _RESPELT_AGAIN, 1: _RESPELT}
     found = [*dict.fromkeys([*latest, *(number for number, one in words.items() if one.search(asked))])]
     if found and not _seen(session, request.function, session.kept(Looked).respelt, _has_respelt):
         found = []
@@ -105,7 +105,7 @@ def _has_joins(session: Session, function: str) -> bool:
 
 
 def _has_respelt(request: str) -> bool:
-    respelt = _RESPELT.search(request) or _RESPELT_AGAIN.search(request) or _NUMBERED.search(request)
+    respelt = _RESPELT.search(request) or _RESPELT_AGAIN.search(request) or NUMBERED.search(request)
     return _CANONICAL in request and (
         respelt is not None or '"quantile"' in request or '"number":2' in request or '"limit":null' not in request
     )

@@ -49,6 +49,12 @@ def check_end(node: exp.Expr, type_of: Callable[[exp.Expr], str]) -> None:
     taken = {INTERVAL: f"epoch({text})", ZONED: f"{text} AT TIME ZONE 'UTC'"}.get(type_, text)
     asked = f"ask a quantile: quantile_cont({taken}, {share})"
     advice = asked if ordered(type_) or taken != text else instead_of(text, type_)
+    if type_ == "VARCHAR":
+        place = "last" if isinstance(inner, exp.Max) else "first"
+        advice = (
+            f"ask count(*) with GROUP BY {text}, whose values are declared or listed by WHERE {text} IN ('a', 'b'), and take the {place} "
+            f"one whose count is above its error; where it holds numbers: quantile_cont(TRY_CAST({text} AS DOUBLE), {share})"
+        )
     raise DPError(f"one row can change {brief(inner.sql('duckdb'))} without a bound; {advice}.")
 
 

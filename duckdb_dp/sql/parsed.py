@@ -10,6 +10,7 @@ from sqlglot.errors import SqlglotError
 from duckdb_dp.domain import patterns, text_lengths
 from duckdb_dp.domain.not_parsed import why_not_parsed
 from duckdb_dp.errors import DPError, as_sql, brief, first_line, identifier
+from duckdb_dp.sql import turned
 from duckdb_dp.sql.compared_rows import by_fields
 from duckdb_dp.sql.constants import worth
 from duckdb_dp.sql.inlined import in_place
@@ -25,7 +26,7 @@ def statements_of(text: str) -> tuple[exp.Expr, ...]:
     """The statements of a text, which one call reads several times.
 
     Raises:
-        DPError: DuckDB does not parse it, or a row may make a text in them too long.
+        DPError: DuckDB does not parse it, it turns columns, or a row may make a text in them too long.
     """
     found = tuple(statement for statement in parse(text, dialect="duckdb") if statement is not None)
     for statement in found:
@@ -34,6 +35,8 @@ def statements_of(text: str) -> tuple[exp.Expr, ...]:
             node._meta = {word: value for word, value in node.meta.items() if word not in _PLACES} or None
         text_lengths.check(statement)
         patterns.check(statement)
+    for statement in found:
+        turned.check(statement)
     _check_parsed(text, found)
     for statement in found:
         _joins_of_select(statement)

@@ -164,6 +164,9 @@ def _older(
         ways += [partial(_as_written, session, kind, {**one, routes.AS_WRITTEN: True}, place) for one in lines]
     same = now if older_forms.has_sources(request) else [*now, *ways]
     ways += [older_forms.formed(form, way) for form in older_forms.forms(session, request, arguments) for way in same]
+    if older_forms.has_sources(request) and dataset.member is not None and dataset.member.view is not None:
+        all_rows = partial(_as_written, session, kind, {**arguments, routes.ALL_ROWS: True}, place)
+        ways += [all_rows, older_forms.formed(3, all_rows)]
     for way in ways:
         with suppress(DPError):  # it could not be asked so
             if (stored := session.stored(_owned(session, dataset, way()), name)) is not None:

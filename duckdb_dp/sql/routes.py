@@ -28,6 +28,9 @@ ROUTE, ROWS, CELLS = "_route", "rows", "cells"
 OLDER = "_older"
 """Another one: plans leave out rows with values that nobody has declared, as those of earlier versions did."""
 
+ALL_ROWS = "_all_rows"
+"""In a call: whether as many rows of a unit count of a view as it may have, however few are kept by conditions on their number."""
+
 AS_WRITTEN = "_as_written"
 """Another one: relations of joined tables keep the order in which they were written, and counts that are the same as nothing is NULL
 are measured apart, as in earlier versions."""
@@ -163,6 +166,8 @@ def _why(select: "exp.Select", number: int, declared: Mapping[str, Attribute], r
         return f"{as_sql(unknown.name)} has no declared domain"
     except DPError as refusal:
         return str(refusal)
+    if any(part.number == number and part.source is not None for part in request.direct):
+        return "fewer rows of a unit are kept by their number than it may have, and are counted by themselves"
     return "how much of each unit counts is chosen by a part of the budget" if request.auto_rows else "as asked"
 
 

@@ -191,3 +191,20 @@ def test_rounded_numbers_in_bins_have_all_groups_between_the_edges(exact: Loaded
     found = {row[:places]: row[places] for row in exact(f"FROM dp_sql($${asked}$$, epsilon := 1000)")}
     assert truth.keys() <= found.keys()
     assert all(abs(count - truth.get(group, 0)) < 0.5 for group, count in found.items())
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "where"),
+    [
+        ("day", "day::DATE", "day BETWEEN '2024-03-05' AND '2024-03-07'"),
+        ("age", "age::INTEGER", "age BETWEEN 20 AND 23"),
+    ],
+)
+def test_a_part_of_a_bin_has_the_label_of_all_of_it(loaded: Loaded, column: str, value: str, where: str) -> None:
+    """And its days and numbers are groups by themselves, as the documentation says."""
+    whole, each = (f"SELECT {key} AS k, count(*) AS n FROM t WHERE {where} GROUP BY k" for key in (column, value))
+    ((label, n),) = loaded("SELECT k, n FROM dp_sql(?, epsilon := 1e3) WHERE n > 5", [whole])
+    truth = sorted(loaded(each))
+    assert str(label).startswith("[")
+    assert round(n) == sum(m for _, m in truth)
+    assert [(k, round(m)) for k, m in loaded("SELECT k, n FROM dp_sql(?, epsilon := 1e3)", [each]) if m > 5] == truth

@@ -65,6 +65,30 @@ def test_aggregates_beside_each_row(visits: Loaded) -> None:
     assert found == pytest.approx(truth, rel=0.01)
 
 
+@pytest.mark.parametrize(
+    "count",
+    [
+        "count(*)",
+        "count(reason)",
+        "count_if(x > 3)",
+        "count(DISTINCT x)",
+        "2 * count(*) + 1",
+        "count(*) FILTER (WHERE x > 3)",
+    ],
+)
+def test_counts_beside_each_row_are_0_where_there_is_none(visits: Loaded, count: str) -> None:
+    """What is proposed to stand for them is what they are in the statement that is refused."""
+    asked = "SELECT avg({1}) AS s FROM users u {0}"
+    lateral = f"JOIN LATERAL (SELECT {count} AS m, max(x) AS y FROM visits v WHERE v.person = u.id AND x > 5) f ON true"
+    line = visits.refused("FROM dp_sql(?, epsilon := 1)", [asked.format(lateral, "f.m")])
+    proposed, _, value = line.partition("write ")[2].removesuffix(".").partition(", and coalesce")
+    value, of, column = value.partition(" in place of ")
+    assert (of, column) == (" in place of ", 'f."m"')
+    select = asked.format(proposed, f"coalesce{value}")
+    ((found,),), ((truth,),) = answers(visits, select), visits(asked.format(lateral, "f.m"))
+    assert found == pytest.approx(truth, rel=0.01)
+
+
 def test_a_single_value_that_is_the_first(visits: Loaded) -> None:
     asked = "SELECT count(*) AS n FROM users u {}"
     single = "WHERE (SELECT reason FROM visits v WHERE v.person = u.id ORDER BY a LIMIT 1) = 'flu'"

@@ -71,6 +71,8 @@ PARSERS = {
         "said_bounds",
         "row_expressions",
         "try_catches",
+        "turned",
+        "unlisted",
         "distinct_units",
         "text_lengths",
         "patterns",

@@ -23,12 +23,18 @@ def must_lift(query: exp.Select) -> bool:
         return True
     if not any(map(has_aggregates, query.expressions)) and query.args.get("having") is not None:
         return True
-    if any(_all(item) for item in _sorted(query)) or any(map(_listed, query.expressions)):
+    if any(_all(item) for item in _sorted(query)) or any(map(_listed, _no_keys(query))):
         return True
     limit = query.args.get("limit")
     if limit is not None and not (isinstance(limit.expression, exp.Literal) and limit.expression.is_int):
         return True
-    return any(map(_beyond, _worked(query)))
+    return any(map(_beyond, [*_no_keys(query), *_worked(query)]))
+
+
+def _no_keys(query: exp.Select) -> list[exp.Expr]:
+    """The items of a SELECT that are not grouped by: what is grouped by is worked out for each row, below."""
+    keys = group_keys(query)
+    return [item for item in query.expressions if item.unalias() not in keys]
 
 
 def _beyond(item: exp.Expr) -> bool:
@@ -88,8 +94,7 @@ def lists_apart(query: exp.Query) -> exp.Query:
 
 
 def _worked(query: exp.Select) -> list[exp.Expr]:
-    found = [*query.expressions, query.args.get("having"), query.args.get("order")]
-    return [item for item in found if item is not None]
+    return [query.args[word] for word in ("having", "order") if query.args.get(word) is not None]
 
 
 def lift(query: exp.Select, *, having: bool = False) -> exp.Select:
@@ -118,7 +123,7 @@ class _Lift:
         query, items = self.query, self.query.expressions
         keys = {key.sql("duckdb"): key for key in group_keys(query)}
         names = [self._name(item) for item in items]
-        lifted = {id(item) for item in items if _beyond(item) or _listed(item)}
+        lifted = {id(item) for item in _no_keys(query) if _beyond(item) or _listed(item)}
         aliases = set[str]()
         for _ in items:  # what uses the alias of one that is lifted, and so on
             aliases = {item.alias.lower() for item in items if id(item) in lifted and item.alias} - {*keys}

@@ -107,9 +107,17 @@ def _around(node: exp.Expr) -> list[exp.Query]:
 
 
 def _apart(item: exp.Expr, around: exp.Select, kinds: Kinds, names: Names) -> bool:
-    """Whether an item is a SELECT to be released, or of public rows, that surely reads nothing of the row around it."""
-    inner = item.unnest()
-    if not isinstance(item, exp.Subquery) or not isinstance(inner, exp.Select):
+    """Whether an item is SELECTs to be released, or of public rows, that surely read nothing of the row around it, or is made of such."""
+    inside = list(item.walk(prune=lambda node: isinstance(node, exp.Query)))
+    queries = [node for node in inside if isinstance(node, exp.Query)]
+    if not queries or any(isinstance(node, exp.Column) for node in inside):
+        return False
+    return all(_is_apart(one, around, kinds, names) for one in queries)
+
+
+def _is_apart(query: exp.Query, around: exp.Select, kinds: Kinds, names: Names) -> bool:
+    inner = query.unnest()
+    if not isinstance(query, exp.Subquery) or not isinstance(inner, exp.Select):
         return False
     if kinds.of(inner, names).kind is Kind.ROWS or _outer_column(inner, around, kinds, names) is not None:
         return False

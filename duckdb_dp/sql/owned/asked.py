@@ -1,6 +1,7 @@
 """Which SELECTs of a call read more than one table, whose rows they read, and the sums that answer them."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, final
@@ -17,11 +18,17 @@ from duckdb_dp.sql.arguments import Place, UnknownDataset, candidates, find_data
 from duckdb_dp.sql.family import family
 from duckdb_dp.sql.lineage import FILES
 from duckdb_dp.sql.no_numbers import INTERVAL, group_instead
+from duckdb_dp.sql.older_forms import NUMBERED
+from duckdb_dp.sql.same_conditions import form
 from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis.database import Name
 
 if TYPE_CHECKING:
     from duckdb_dp.sql.owned.top import Top
+
+
+_SUBQUERY = re.compile(r"subquery( \d+)?")
+"""What a subquery is called that is grouped by."""
 
 
 def several(select: exp.Select) -> bool:
@@ -38,6 +45,43 @@ def joined(session: Session, selects: Sequence[exp.Select], place: Place) -> boo
         return True
     read = [dataset_of(session, select, place) for select in (selects if len(selects) > 1 else ())]
     return len({(one.catalog, one.schema, one.name) for one in read}) > 1
+
+
+def of_few_rows(
+    session: Session, dataset: Dataset, selects: Sequence[exp.Select], place: Place, declared: Mapping[str, Attribute]
+) -> set[int]:
+    """The SELECTs of a view, by their numbers, that keep fewer rows of each unit than count of it, by conditions on a row_number() there.
+
+    Where the view has declarations of its own that they need, there are none: its tables' declarations say what is known there.
+
+    Privacy: reads names, types and declarations.
+    """
+    from duckdb_dp.sql.views import compiled  # for import time
+
+    view = None if dataset.member is None else dataset.member.view
+    if view is None or not NUMBERED.search(view) or form() < 4:
+        return set()
+    asked, found = Asked(session, dataset, place, bounded=True), set[int]()
+    for number, select in enumerate(selects, 1):
+        with suppress(DPError):  # which is said where it is answered
+            rows = asked.top(select).source.rows if select.args.get("where") is not None else None
+            if rows is not None and rows < dataset.max_rows:
+                inherited = compiled(session, family(session, dataset), view).declared
+                found |= {number} if _same_declared(select, inherited, declared) else set()
+    return found
+
+
+def _same_declared(select: exp.Select, inherited: Mapping[str, Attribute], declared: Mapping[str, Attribute]) -> bool:
+    """Whether a SELECT reads no column that a view declares in its own way, but for conditions on columns that nothing else declares."""
+    before, own = (
+        {name.lower(): replace(one, name="") for name, one in each.items()} for each in (inherited, declared)
+    )
+    where = select.args["where"]
+    for column in select.find_all(exp.Column):
+        name, inside = column.name.lower(), column.find_ancestor(exp.Where) is where
+        if before.get(name) != own.get(name) and (name in before or not inside):
+            return False
+    return True
 
 
 def names(select: exp.Select) -> list[str]:
@@ -164,8 +208,12 @@ class Asked:
         self.declared: dict[str, Attribute] = {}
         """The declarations of the columns of all relations."""
 
-    def top(self, select: exp.Select) -> "Top":
+    def top(self, select: exp.Select, by_keys: frozenset[str] = frozenset()) -> "Top":
         """The relation that a SELECT aggregates, and the SELECT over it.
+
+        Args:
+            select: the SELECT.
+            by_keys: as in ``top.top``.
 
         Raises:
             DPError: it mixes rows of several units, or is not understood.
@@ -175,12 +223,12 @@ class Asked:
 
         kept: Kept = self._session.kept(Kept)
         taken = dict(self._taken)
-        asked = kept.top(self._family, self._place, select, self._taken, self._read, **self._how)
+        asked = kept.top(self._family, self._place, select, self._taken, self._read, **self._how, by_keys=by_keys)
         while clash := [name for name, a in asked.declared.items() if self.declared.get(name, a) != a]:
             # Other values than those that the same name has in another SELECT: they take another name.
             taken |= {name.lower(): _OTHER for name in clash}
             self._taken = dict(taken)
-            asked = kept.top(self._family, self._place, select, self._taken, self._read, **self._how)
+            asked = kept.top(self._family, self._place, select, self._taken, self._read, **self._how, by_keys=by_keys)
         late = asked.source.lookup
         for sql in (asked.source.sql, *(() if late is None else (late.rows, late.owners))):
             gate.check(sql, self._family, self._session)
@@ -194,15 +242,19 @@ class Asked:
             return False
         return any(set(key) <= set(family.unit) for key in member.keys)
 
-    def parts(self, select: exp.Select, number: int, *, pure: bool, **more: Any) -> list[GroupedSums]:
+    def parts(
+        self, select: exp.Select, number: int, *, pure: bool, by_keys: frozenset[str] = frozenset(), **more: Any
+    ) -> list[GroupedSums]:
         """The sums of a SELECT, over a relation whose rows have one owner each.
+
+        Columns that refer to a public table, and that nothing declares, are grouped by the keys there.
 
         Raises:
             DPError: it mixes rows of several units, or cannot be answered.
         """
         from duckdb_dp.sql import kept_parts  # for import time
 
-        asked = self.top(select)
+        asked = self.top(select, by_keys)
         try:
             found = kept_parts.parts(
                 self._session,
@@ -216,25 +268,29 @@ class Asked:
                 **more,
             )
         except UnknownAttribute as error:
-            if (by_keys := self._by_keys(asked, select, error.name)) is not None:
-                with suppress(DPError):  # of the SELECT as it was written something else is said
-                    return self.parts(by_keys, number, pure=pure, **more)
+            column = asked.refers.get(error.name)
+            if column is not None and column not in by_keys and form() >= 4 and not self._how["as_written"]:
+                try:
+                    return self.parts(select, number, pure=pure, by_keys=by_keys | {column}, **more)
+                except Undeclared:  # of another column, which is what is missing
+                    raise
+                except DPError:  # a declaration may help
+                    pass
             raise self._undeclared(asked, error) from None
         except DPError as error:  # in the words of the SELECT, and not of what it was compiled to
             own, compiled = (brief(one.sql("duckdb")) for one in (select, asked.select))
             raise DPError(str(error).replace(compiled, own)) from None
         return [replace(part, source=asked.source) for part in found]
 
-    def _by_keys(self, asked: "Top", select: exp.Select, name: str) -> exp.Select | None:
-        from duckdb_dp.sql.owned.public_references import with_keys  # for import time
-
-        origin = asked.origins.get(name)
-        return None if origin is None else with_keys(select, *origin, self._family)
-
     def _undeclared(self, asked: "Top", error: UnknownAttribute) -> DPError:
         origin = asked.origins.get(error.name)
         if asked.columns.get(error.name) == INTERVAL:
             return Undeclared(group_instead(error.name, INTERVAL))
+        if origin is None and _SUBQUERY.fullmatch(error.name):
+            return Undeclared(
+                "GROUP BY a subquery: its values are worked out of private rows, so they are not public; name it in FROM, and say which "
+                "ones to count by: SELECT k, count(*) FROM (SELECT (SELECT ...) AS k FROM ...) WHERE k BETWEEN 0 AND 20 GROUP BY k."
+            )
         if origin is None:
             return Undeclared(
                 f"GROUP BY {identifier(error.name)}: its values are worked out of private rows, so they are not public; say which ones "

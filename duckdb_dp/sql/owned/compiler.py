@@ -317,9 +317,8 @@ class Compiler:
         if field is None:
             type_ = self.totals.type(value)
             return Field(name=name, at=at, type=type_, maybe=self._maybe(value), told=literals.told(value, type_))
-        if self._placed[key_alias(value.unnest())].join:
-            return replace(field, name=name, at=at, tags=frozenset(), maybe=field.tags | field.maybe, nullable=True)
-        return replace(field, name=name, at=at)
+        left = self._placed[key_alias(value.unnest())].join
+        return replace(field.optional if left else field, name=name, at=at)
 
     def _maybe(self, value: exp.Expr) -> frozenset[Tag]:
         """What an expression says about the owner where it is not NULL."""

@@ -4,7 +4,9 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from duckdb_dp.sql.owned.syntax import conjuncts, has_aggregate
+from duckdb_dp.errors import identifier
+from duckdb_dp.sql.clamped_sums import column_name
+from duckdb_dp.sql.owned.syntax import conjuncts, has_aggregate, outside_queries
 
 MOST = 400
 """Most characters of a proposal, which is to be run as it is."""
@@ -60,6 +62,21 @@ def of_each(select: exp.Expr, alias: str, side: str = "") -> str:
         inner = _ranked(inner, listed, keys, order, int(limit.expression.name))
     on = " AND ".join(f"{alias}.{own.this.sql('duckdb')} = {other.sql('duckdb')}" for own, other in pairs)
     return _written(inner, f"{side} JOIN ({{}}) AS {alias} ON {on}".strip())
+
+
+def zeros(select: exp.Expr, alias: str) -> str:
+    """What to write in place of counts of such a join, which are NULL where a row has none; '' where there are none."""
+    found = []
+    for item in select.expressions if isinstance(select, exp.Select) else ():
+        inner = item.unalias()
+        aggregates = [node for node in outside_queries(inner) if isinstance(node, exp.AggFunc)]
+        if aggregates and all(isinstance(node, exp.Count | exp.CountIf) for node in aggregates):
+            column = f"{alias}.{identifier(item.alias or column_name(inner))}"
+            none = inner.transform(
+                lambda node: exp.Literal.number(0) if isinstance(node, exp.Count | exp.CountIf | exp.Filter) else node
+            )
+            found.append(f"coalesce({column}, {none.sql('duckdb')}) in place of {column}")
+    return f", and {' and '.join(found)}" if found else ""
 
 
 def reads_around(select: exp.Expr, around: Sequence[str]) -> bool:

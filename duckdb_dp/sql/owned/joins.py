@@ -46,7 +46,7 @@ class Settling:
             DPError: rows of several owners would be joined.
         """
         joined = self._joined
-        later = self._resolved(joined.conditions)
+        later = self.resolve_plain()
         for item in joined.items:
             if self._resolved(item.on):
                 refuse(item.on[0].node, "has a subquery in the ON of an outer join; join a subquery of FROM instead")
@@ -69,6 +69,10 @@ class Settling:
         limit(self._compiler, joined, self.joining)
         for condition in later:
             self._resolve(condition)
+
+    def resolve_plain(self) -> list[Condition]:
+        """Resolve the conditions of inner joins and of WHERE without subqueries; the others."""
+        return self._resolved(self._joined.conditions)
 
     def _resolved(self, conditions: list[Condition]) -> list[Condition]:
         """Resolve the conditions without subqueries; the others."""

@@ -57,6 +57,7 @@ class Kept:
         bounded: bool,
         finds: bool,
         as_written: bool = False,
+        by_keys: frozenset[str] = frozenset(),
     ) -> Top:
         """As ``top.top``: the tables and their declarations, and the public rows that it reads, are compared first.
 
@@ -64,10 +65,10 @@ class Kept:
             family, place: of the tables.
             select, taken, read: as ever.
             bounded: whether it is asked how many rows of a unit the relation has at most.
-            finds, as_written: as ever.
+            finds, as_written, by_keys: as ever.
         """
-        given = (select.copy(), family, place, dict(taken), bounded, finds, as_written, form())
-        text = f"{as_written} {form()} {select.sql('duckdb')}"
+        given = (select.copy(), family, place, dict(taken), bounded, finds, as_written, by_keys, form())
+        text = f"{as_written} {form()} {sorted(by_keys)} {select.sql('duckdb')}"
         with self._lock:
             known = self._known.get(text)
         if known is None or known.given != given or any(read(sql) != rows for sql, rows in known.rows):
@@ -84,7 +85,7 @@ class Kept:
 
 
 def _compiled(given: tuple[Any, ...], read: Read) -> _Known:
-    select, family, place, taken, bounded, finds, as_written, _ = given
+    select, family, place, taken, bounded, finds, as_written, by_keys, _ = given
     rows: list[tuple[str, list[tuple[Any, ...]]]] = []
 
     def noted(sql: str) -> list[tuple[Any, ...]]:
@@ -93,5 +94,5 @@ def _compiled(given: tuple[Any, ...], read: Read) -> _Known:
 
     after = dict(taken)
     tables = Tables(family, place, noted, bounded=bounded)
-    found = top(tables, select.copy(), after, noted, finds=finds, as_written=as_written)
+    found = top(tables, select.copy(), after, noted, finds=finds, as_written=as_written, by_keys=by_keys)
     return _Known(given=given, rows=tuple(rows), after=after, top=found)

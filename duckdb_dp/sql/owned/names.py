@@ -125,3 +125,31 @@ def of_aggregate(node: exp.Expr, scope: Scope) -> bool:
     """Whether an expression has the alias of an aggregate in it, as HAVING n > 10 has."""
     names = (column.name.lower() for column in node.find_all(exp.Column) if not column.table)
     return any(has_aggregate(scope.aliases[name]) for name in names if name in scope.aliases)
+
+
+def keys_of(select: exp.Select) -> list[tuple[str, exp.Expr]]:
+    """(name, expression) of what a SELECT groups by, as it is written."""
+    group = select.args.get("group")
+    items = select.expressions
+    if group is None:
+        return []
+    if group.args.get("all"):
+        return [(item.alias_or_name, item.unalias()) for item in items if not has_aggregate(item)]
+    nested_ = (one for word in ("cube", "rollup", "grouping_sets") for one in group.args.get(word) or [])
+    found = []
+    for node in [*group.expressions, *nested_]:
+        for one in (
+            [node] if not isinstance(node, exp.Cube | exp.Rollup | exp.GroupingSets | exp.Tuple) else node.expressions
+        ):
+            inner = one.unnest()
+            place = int(inner.name) if isinstance(inner, exp.Literal) and inner.name.isdigit() else 0
+            if 1 <= place <= len(items):
+                found.append((items[place - 1].alias_or_name, items[place - 1].unalias()))
+            elif isinstance(inner, exp.Column):
+                found.append((inner.name, inner))
+            elif not isinstance(inner, exp.Literal | exp.Tuple):
+                shown = next(
+                    (item.alias for item in items if item.unalias() == inner and item.alias), inner.sql("duckdb")
+                )
+                found.append((shown, inner))
+    return [(name, node) for name, node in found if not has_aggregate(node)]

@@ -120,7 +120,7 @@ def told(
         field = compiler.field(column)
         if field is None or (found := attribute(column, as_name) or field.told) is None:
             return None
-        left = bool(compiler.item(key_alias(column)).join)
+        left = field.left or bool(compiler.item(key_alias(column)).join)
         return replace(found, name=as_name or found.name, nulls=found.nulls or left)
 
     if compiler.as_written:

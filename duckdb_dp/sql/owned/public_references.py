@@ -1,17 +1,14 @@
-"""GROUP BY a column that refers to a public table: its groups are the keys there, as the statement has them that joins that table."""
+"""GROUP BY a column that refers to a public table: its groups are the keys there, as if the statement joined that table."""
 
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from typing import final
 
 from sqlglot import exp
 
-from duckdb_dp.sql.above.kinds import group_keys
-from duckdb_dp.sql.family import Family, Reference
-from duckdb_dp.sql.owned.syntax import conjuncts, outside_queries
-from duckdb_dp.sql.same_conditions import form
-from duckdb_dp.synthesis.database import Name
-
-_GROUPED = ("expressions", "group", "having", "order", "qualify")
-"""The parts of a SELECT that see groups."""
+from duckdb_dp.sql.owned.compiler import Compiler, key_alias
+from duckdb_dp.sql.owned.joins import Settling
+from duckdb_dp.sql.owned.relations import Condition, Field, Item, Joined, Referred, Scope, atom
+from duckdb_dp.sql.owned.ties import Equalities, key
 
 _STRICT = (
     exp.Column, exp.Identifier, exp.Literal, exp.Paren, exp.Neg, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.Cast,
@@ -20,85 +17,116 @@ _STRICT = (
 """What is NULL where a column in it is."""
 
 
-def with_keys(select: exp.Select, table: Name, column: str, family: Family) -> exp.Select | None:
-    """The SELECT grouped by the keys of the public table that a column refers to; None where that would not be the same.
+@final
+class Keys:
+    """Columns that a SELECT groups by, with the keys of public tables that stand for them.
 
-    Rows whose reference is NULL, or leads nowhere, are in no group, as rows are whose value is not declared. In an outer join they would
-    be left out.
+    Rows whose reference is NULL, or leads nowhere, are in no group, as rows are whose value is not declared. Where an outer join may
+    leave the column out, NULL is a group, as it is in SQL: of rows that it left out, and of those whose reference is NULL.
 
     Args:
-        select: a SELECT that groups by the column, which nothing declares. It is not changed.
-        table: a member of the family, whose column it is.
-        column: its name.
-        family: the dataset, with its public tables.
+        compiler: compiles the SELECT.
+        select: it.
+        wanted: the columns, as the SELECT without these keys resolves them.
     """
-    refers = [one for one in family.refers.get(table, ()) if [name.lower() for name in one.columns] == [column.lower()]]
-    parents = [(one, to) for one in refers if (to := family.public_table(one.parent)) is not None]
-    reference = next((replace(one, parent=to.name) for one, to in parents if one.parent_columns in to.keys), None)
-    joins = select.args.get("joins") or []
-    own = [
-        source
-        for source in (select.args["from_"].this, *(join.this for join in joins))
-        if isinstance(source, exp.Table) and source.name.lower() == table[2].lower()
-    ]
-    if form() < 4 or reference is None or len(own) != 1 or any(join.side or join.args.get("using") for join in joins):
+
+    def __init__(self, compiler: Compiler, select: exp.Select, wanted: Collection[str]) -> None:
+        self._compiler, self._select, self._wanted = compiler, select, wanted
+        self._keys: dict[str, exp.Column] = {}
+
+    def join(self, scope: Scope, keys: Sequence[tuple[str, exp.Expr]]) -> list[Condition]:
+        """Have the public tables joined with what FROM names; the conditions of that.
+
+        Args:
+            scope: of the SELECT.
+            keys: (name, expression) of what it groups by, as it is written.
+        """
+        joined, found = scope.joined, list[Condition]()
+        if not self._wanted or not _without_totals(self._select):
+            return []
+        plain = [one for one in keys if not _has_query(one[1], scope)]
+        values = [resolved(self._compiler, scope, *one) for one in plain]
+        Settling(self._compiler, joined).resolve_plain()
+        for column in dict.fromkeys(column for value in values for column in value.find_all(exp.Column)):
+            field, text = self._compiler.field(column), column.sql("duckdb")
+            if (
+                field is None
+                or text not in self._wanted
+                or not _alone(column, values, all_known=len(plain) == len(keys))
+            ):
+                continue
+            left = self._left(column, field)
+            to = next((one for one in field.refers if one.enforced or not left), None)
+            if to is None:
+                continue
+            item = None if left else self._beside(joined, column, to)
+            if item is None:
+                item = self._compiler.put(self._compiler.tables.public(to.parent), "LEFT" if left else "")
+                equal = Condition(node=exp.EQ(this=atom(item.alias, to.key), expression=column.copy()))
+                (item.on if left else found).append(equal)
+                _place(joined, item)
+            self._keys[text] = atom(item.alias, to.key)
+        return found
+
+    def of(self, node: exp.Expr) -> exp.Expr:
+        """A resolved expression with the keys in place of the columns."""
+
+        def one(inner: exp.Expr) -> exp.Expr:
+            found = self._keys.get(inner.sql("duckdb")) if isinstance(inner, exp.Column) else None
+            return inner if found is None else found.copy()
+
+        return node.transform(one) if self._keys else node
+
+    def _left(self, column: exp.Column, field: Field) -> bool:
+        return field.left or bool(self._compiler.item(key_alias(column)).join)
+
+    def _beside(self, joined: Joined, column: exp.Column, to: Referred) -> Item | None:
+        """The public table that FROM joins by the reference, so that its key is the column."""
+        conditions = [one.node for one in joined.conditions if one.scope is None]
+        equal = Equalities(conditions, self._compiler.field)
+        for item in joined.items:
+            its_key = self._compiler.field(atom(item.alias, to.key))
+            if item.join or item.relation.owned or its_key is None or its_key.table != to.parent:
+                continue
+            if equal.equal(key(atom(item.alias, to.key)), key(column)):
+                return item
         return None
-    if not _alone_in_groups(select, column, own[0].alias_or_name):
-        return None
-    found, alias, key = select.copy(), own[0].alias_or_name, reference.parent_columns[0]
-    if (beside := _beside(found, reference, column, alias)) is not None:
-        return _grouped(found, column, alias, exp.column(key, table=beside, quoted=True))
-    taken = {source.alias_or_name.lower() for source in (select.args["from_"].this, *(join.this for join in joins))}
-    names = (f"{column} of {reference.parent[2]}{more}" for more in ("", *(f" {i}" for i in range(2, 1000))))
-    name = next(one for one in names if one.lower() not in taken)
-    parent = exp.table_(reference.parent[2], db=reference.parent[1], catalog=reference.parent[0], quoted=True)
-    keys = exp.select(exp.alias_(exp.column(key, quoted=True), name, quoted=True)).from_(parent).subquery(name)
-    keys.args["alias"].this.set("quoted", True)
-    its_key = exp.column(name, table=name, quoted=True)
-    equal = exp.EQ(this=its_key, expression=exp.column(column, table=alias, quoted=True))
-    return _grouped(found.join(keys, on=equal, copy=False), column, alias, its_key)
 
 
-def _alone_in_groups(select: exp.Select, column: str, alias: str) -> bool:
-    """Whether no group has rows without a key, as those of ROLLUP have, and of what is something where the column is NULL."""
+def resolved(compiler: Compiler, scope: Scope, shown: str, node: exp.Expr) -> exp.Expr:
+    """What a SELECT groups by, of a name and an expression as they are written."""
+    return compiler.resolve(node, scope, within="" if isinstance(node, exp.Column) else shown.lower()).unnest()
+
+
+def of_columns(compiler: Compiler, values: Mapping[str, exp.Expr]) -> dict[str, str]:
+    """Those of some columns, by their names, that refer to a public table, as ``Keys`` takes them."""
+    fields = ((name, value, compiler.field(value)) for name, value in values.items())
+    return {name: value.sql("duckdb") for name, value, field in fields if field is not None and field.refers}
+
+
+def _without_totals(select: exp.Select) -> bool:
+    """Whether no group has rows without a key, as those of ROLLUP have."""
     group = select.args.get("group")
-    if group is None or group.find(exp.Cube, exp.Rollup, exp.GroupingSets) is not None:
-        return False
-    keys = [*group.expressions, *group_keys(select)]
-    if any(isinstance(key, exp.Column) and _is(key, column, alias) for key in keys):
-        return True
-    keys = [key for key in keys if any(_is(one, column, alias) for one in key.find_all(exp.Column))]
-    return bool(keys) and all(isinstance(node, _STRICT) for key in keys for node in key.walk())
+    return group is not None and group.find(exp.Cube, exp.Rollup, exp.GroupingSets) is None
 
 
-def _beside(select: exp.Select, reference: Reference, column: str, alias: str) -> str | None:
-    """The alias of the public table in FROM that is joined by the reference, so that its key is the column."""
-    conditions = [join.args.get("on") for join in select.args.get("joins") or []]
-    conditions += [select.args["where"].this] if select.args.get("where") else []
-    for source in (select.args["from_"].this, *(join.this for join in select.args.get("joins") or [])):
-        if not isinstance(source, exp.Table) or source.name.lower() != reference.parent[2].lower():
-            continue
-        ends = {(alias.lower(), column.lower()), (source.alias_or_name.lower(), reference.parent_columns[0].lower())}
-        for one in (one.unnest() for condition in conditions for one in conjuncts(condition)):
-            sides = [one.this, one.expression] if isinstance(one, exp.EQ) else []
-            if {(side.table.lower(), side.name.lower()) for side in sides if isinstance(side, exp.Column)} == ends:
-                return str(source.alias_or_name)
-    return None
+def _has_query(node: exp.Expr, scope: Scope) -> bool:
+    """Whether a subquery is in it, which is read when it is known whose rows are around it; also under an alias."""
+    named = (scope.aliases.get(column.name.lower()) for column in node.find_all(exp.Column) if not column.table)
+    return any(one.find(exp.Query) is not None for one in (node, *named) if one is not None)
 
 
-def _grouped(found: exp.Select, column: str, alias: str, key: exp.Column) -> exp.Select:
-    """The SELECT with a key in place of a column, in place."""
-    for item in list(found.expressions):
-        if isinstance(item, exp.Column) and _is(item, column, alias):
-            item.replace(exp.alias_(item.copy(), item.name, quoted=True))
-    for part in _GROUPED:
-        held = found.args.get(part)
-        for node in held if isinstance(held, list) else [held] if held is not None else []:
-            for one in [each for each in outside_queries(node) if isinstance(each, exp.Column)]:
-                if _is(one, column, alias):
-                    one.replace(key.copy())
-    return found
+def _alone(column: exp.Column, values: Sequence[exp.Expr], *, all_known: bool) -> bool:
+    """Whether no group is of something where the column is NULL."""
+    if column in values or not all_known:
+        return column in values
+    return all(
+        isinstance(node, _STRICT) for value in values if column in value.find_all(exp.Column) for node in value.walk()
+    )
 
 
-def _is(node: exp.Column, column: str, alias: str) -> bool:
-    return node.name.lower() == column.lower() and node.table.lower() in ("", alias.lower())
+def _place(joined: Joined, item: Item) -> None:
+    """Put an item of an inner join before those of outer ones, where it stands if the statement joins it, and others last."""
+    outer = (place for place, one in enumerate(joined.items) if one.join)
+    place = len(joined.items) if item.join else next(outer, len(joined.items))
+    joined.items.insert(place or len(joined.items), item)

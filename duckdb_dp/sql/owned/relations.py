@@ -33,6 +33,22 @@ class Tag:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Referred:
+    """The key of a public table that a column refers to.
+
+    Attributes:
+        parent: the table.
+        key: its column.
+        enforced: whether a constraint says that the column has no other value, but NULL.
+    """
+
+    parent: Name
+    key: str
+    enforced: bool
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
     """A column of a relation.
 
@@ -48,6 +64,8 @@ class Field:
         public: whether that table is public.
         told: its values, where the statement itself lists them.
         numbers: whether it numbers the rows of each unit from 1, as row_number() does.
+        left: whether an outer join may have left it out.
+        refers: the keys of public tables that it refers to, as it is.
     """
 
     name: str
@@ -62,6 +80,13 @@ class Field:
     public: bool = False
     told: Attribute | None = None
     numbers: bool = False
+    left: bool = False
+    refers: tuple[Referred, ...] = ()
+
+    @property
+    def optional(self) -> "Field":
+        """The same where an outer join may leave it out."""
+        return replace(self, tags=frozenset(), maybe=self.tags | self.maybe, nullable=True, left=True)
 
 
 @final

@@ -10,7 +10,7 @@ from duckdb_dp.sql.owned.equal_values import apart, shown
 from duckdb_dp.sql.owned.fan_out import check as check_fan
 from duckdb_dp.sql.owned.first_rows import FIRST, of_distinct_on
 from duckdb_dp.sql.owned.literals import united
-from duckdb_dp.sql.owned.relations import Fan, Most, Relation, atom
+from duckdb_dp.sql.owned.relations import Fan, Field, Most, Referred, Relation, atom
 from duckdb_dp.sql.owned.syntax import check, refuse
 from duckdb_dp.sql.owned.ties import determines, of_either
 from duckdb_dp.sql.owned.totals import kind
@@ -94,6 +94,7 @@ def union(compiler: "Compiler", node: exp.Expr, ctes: dict[str, Relation]) -> Re
         tags, maybe = of_either(one.tags, two.tags), of_either(one.tags | one.maybe, two.tags | two.maybe)
         null = one.nullable or two.nullable
         same = replace(one, at=at, tags=tags, maybe=maybe, nullable=null, attribute=alike, numbers=False)
+        same = replace(same, left=one.left or two.left, refers=_both(one, two))
         fields.append(
             same if (one.table, one.column) == (two.table, two.column) else replace(same, table=None, column="")
         )
@@ -124,6 +125,13 @@ def union(compiler: "Compiler", node: exp.Expr, ctes: dict[str, Relation]) -> Re
     check_fan(fan)
     relation = Relation(query=query, fields=tuple(fields), owned=first.owned, owner=owner, most=most, fan=fan)
     return distinct(relation, node) if node.args.get("distinct") else relation
+
+
+def _both(one: Field, two: Field) -> tuple[Referred, ...]:
+    """The keys of public tables to which both of two columns refer."""
+    enforced = {(to.parent, to.key): to.enforced for to in two.refers}
+    known = [to for to in one.refers if (to.parent, to.key) in enforced]
+    return tuple(replace(to, enforced=to.enforced and enforced[to.parent, to.key]) for to in known)
 
 
 def _query(relation: Relation) -> exp.Expr:

@@ -81,8 +81,9 @@ class Reading:
         inner = node.this.unnest() if isinstance(node, exp.Lateral | exp.Subquery) else node
         around = [source.alias for source in self._scope.sources]
         if isinstance(node, exp.Lateral) or (isinstance(node, exp.Subquery) and first_rows.reads_around(inner, around)):
-            proposed = first_rows.of_each(inner, node.alias or "firsts", join.side)
-            refuse(node, f"reads the row before it (LATERAL), and is not read here; write {proposed}")
+            alias = node.alias or "firsts"
+            proposed, zeros = first_rows.of_each(inner, alias, join.side), first_rows.zeros(inner, alias)
+            refuse(node, f"reads the row before it (LATERAL), and is not read here; write {proposed}{zeros}")
 
     def _exists(self, join: exp.Join) -> exp.Expr:
         """The condition that a SEMI JOIN is, or an ANTI JOIN: [NOT] EXISTS."""

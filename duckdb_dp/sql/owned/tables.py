@@ -12,7 +12,7 @@ from duckdb_dp.errors import DPError, as_sql, identifier, of_file, quoted, quote
 from duckdb_dp.sql import owners
 from duckdb_dp.sql.arguments import Place, candidates
 from duckdb_dp.sql.family import Family, Member, PublicTable
-from duckdb_dp.sql.owned.relations import Field, Most, Relation, Tag
+from duckdb_dp.sql.owned.relations import Field, Most, Referred, Relation, Tag
 from duckdb_dp.sql.owned.ties import key_tags
 from duckdb_dp.synthesis.database import Name
 
@@ -149,6 +149,7 @@ class Tables:
                 attribute=_declared(member, name),
                 table=member.name,
                 column=name,
+                refers=_referred(family, member, name),
             )
             for name, type_ in member.columns.items()
         )
@@ -167,6 +168,12 @@ class Tables:
             expected=tuple(map(frozenset, family.expected(member) if family.unit else ())),
             most=_most(member.name, 1 if single else member.max_rows),
         )
+
+
+def _referred(family: Family, member: Member, column: str) -> tuple[Referred, ...]:
+    """The keys of public tables that a column refers to."""
+    found = family.public_keys(member.name, column)
+    return tuple(Referred(parent=one.parent, key=one.parent_columns[0], enforced=one.enforced) for one in found)
 
 
 def unread(parts: Sequence[str], dataset: str) -> DPError:

@@ -1,5 +1,6 @@
 """The SELECT at the top: it aggregates one relation whose rows have one owner each, as if that were a table."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import final
 
@@ -8,7 +9,8 @@ from sqlglot import exp
 from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.errors import DPError
 from duckdb_dp.grouped_sums import Source
-from duckdb_dp.sql.owned import condition_values, names, nested, public_groups
+from duckdb_dp.sql import unlisted
+from duckdb_dp.sql.owned import condition_values, names, nested, public_groups, public_references
 from duckdb_dp.sql.owned.compiler import Compiler, key_alias
 from duckdb_dp.sql.owned.fan_out import check_work
 from duckdb_dp.sql.owned.lookups import lookup
@@ -36,7 +38,9 @@ class Top:
         unit: the columns that name the unit; none where they are not read.
         declared: what is declared of its columns, and the values of public ones that it groups by.
         origins: the table and the column that columns of the relation are as they are.
+        refers: those of its columns that refer to a public table, as ``by_keys`` takes them.
         never: its columns that are never NULL.
+        unlisted: what is to be said of conditions with values that nobody has declared.
     """
 
     select: exp.Select
@@ -45,7 +49,9 @@ class Top:
     unit: tuple[str, ...]
     declared: dict[str, Attribute]
     origins: dict[str, tuple[Name, str]]
+    refers: dict[str, str]
     never: frozenset[str]
+    unlisted: tuple[str, ...]
 
 
 def top(
@@ -56,6 +62,7 @@ def top(
     *,
     finds: bool = False,
     as_written: bool = False,
+    by_keys: Collection[str] = (),
 ) -> Top:
     """The relation that a SELECT aggregates, and the SELECT over it.
 
@@ -64,20 +71,31 @@ def top(
         select: the SELECT.
         taken: names of columns of other SELECTs of the call, with their declarations; those of this one are added.
         finds: whether values that nobody has declared are found: what is grouped by is then a column of the relation.
+        by_keys: columns in place of which the keys of public tables to which they refer are grouped by.
         read, as_written: as ever.
 
     Raises:
         DPError: it mixes units, or is not understood.
     """
-    return _Top(Compiler(tables, as_written=as_written, by_settings=as_written), select, taken, read, finds).compiled()
+    compiler = Compiler(tables, as_written=as_written, by_settings=as_written)
+    return _Top(compiler, select, taken, read, finds, by_keys).compiled()
 
 
 @final
 class _Top:
     """One SELECT."""
 
-    def __init__(self, compiler: Compiler, select: exp.Select, taken: dict[str, object], read: Read, finds: bool):
+    def __init__(
+        self,
+        compiler: Compiler,
+        select: exp.Select,
+        taken: dict[str, object],
+        read: Read,
+        finds: bool,
+        by_keys: Collection[str],
+    ):
         self._compiler, self._select, self._taken, self._read = compiler, select, taken, read
+        self._keys, self._parents = names.keys_of(select), public_references.Keys(compiler, select, by_keys)
         self._finds, self._sought = finds, dict[str, str]()
         self._outputs: dict[str, tuple[str, exp.Expr]] = {}
         self._listed: dict[str, Attribute] = {}
@@ -96,7 +114,7 @@ class _Top:
         inner = select.copy()
         for word in ("group", "having", "order", "limit"):
             inner.set(word, None)
-        scope = compiler.scope(inner, None, {})
+        scope = compiler.scope(inner, None, {}, lambda scope: self._parents.join(scope, self._keys))
         joined = scope.joined
         if joined.owner is None:
             refuse(select, "reads public tables alone: run it as it is, at no cost")
@@ -124,7 +142,9 @@ class _Top:
             unit=self._unit(scope),
             declared=declared,
             origins=self._origins(),
+            refers=public_references.of_columns(compiler, dict(self._outputs.values())),
             never=self._never(),
+            unlisted=unlisted.told(self._conditions, lambda column: self._attribute(column, "")),
         )
 
     def _check_single(self, scope: Scope) -> None:
@@ -163,7 +183,7 @@ class _Top:
         field = self._compiler.field(value)
         if field is None or field.attribute is None:
             return None
-        left = bool(self._compiler.item(key_alias(value)).join)
+        left = field.left or bool(self._compiler.item(key_alias(value)).join)
         return replace(field.attribute, name=name or field.attribute.name, nulls=field.attribute.nulls or left)
 
     def _columns(self, node: exp.Expr) -> exp.Expr:
@@ -232,7 +252,7 @@ class _Top:
             if isinstance(inner, exp.Column):
                 if word == "order" and not inner.table and inner.name.lower() in scope.aliases:
                     return inner
-                found = names.column(inner, scope, lambda name: self._alias(name, scope))
+                found = self._parents.of(names.column(inner, scope, lambda name: self._alias(name, scope)))
                 if found.args.get("table") is not None and found.args["table"].name == _ALIAS:
                     return exp.column(inner.name, quoted=True)
                 unit = self._unit_or_null(inner, found) if isinstance(found, exp.Column) else None
@@ -240,7 +260,7 @@ class _Top:
                 return read if isinstance(read, exp.Column) else exp.paren(read, copy=False)
             if isinstance(inner, GROUPED) and (self._listed or self._sought):
                 apart = has_aggregate(inner) or inner.find(exp.Query) or names.of_aggregate(inner, scope)
-                made = None if apart else self._key(compiler.resolve(inner, scope))
+                made = None if apart else self._key(self._parents.of(compiler.resolve(inner, scope)))
                 if made is not None:
                     return made
             value = nested.value(compiler, inner, scope, condition=False)
@@ -262,11 +282,10 @@ class _Top:
     def _groups(self, scope: Scope) -> None:
         """Note what is grouped by whose values the conditions list, and columns of public tables that are grouped by together."""
         public: dict[str, exp.Expr] = {}
-        for shown, node in self._keys():
+        for shown, node in self._keys:
             if node.find(exp.Query):
                 continue
-            own_alias = "" if isinstance(node, exp.Column) else shown.lower()
-            value = self._compiler.resolve(node, scope, within=own_alias).unnest()
+            value = self._parents.of(public_references.resolved(self._compiler, scope, shown, node))
             own = self._compiler.field(value)
             if own is not None and own.attribute is None and determines([own]):
                 refuse(
@@ -297,35 +316,6 @@ class _Top:
                 self._sought[value.sql("duckdb")] = shown
         if len(public) > 1:
             self._together = public_groups.together(self._compiler, scope.joined, list(public.values()), self._read)
-
-    def _keys(self) -> list[tuple[str, exp.Expr]]:
-        """(name, expression) of what the SELECT groups by, as it is written."""
-        group = self._select.args.get("group")
-        items = self._select.expressions
-        if group is None:
-            return []
-        if group.args.get("all"):
-            return [(item.alias_or_name, item.unalias()) for item in items if not has_aggregate(item)]
-        nested_ = (one for word in ("cube", "rollup", "grouping_sets") for one in group.args.get(word) or [])
-        found = []
-        for node in [*group.expressions, *nested_]:
-            for one in (
-                [node]
-                if not isinstance(node, exp.Cube | exp.Rollup | exp.GroupingSets | exp.Tuple)
-                else node.expressions
-            ):
-                inner = one.unnest()
-                place = int(inner.name) if isinstance(inner, exp.Literal) and inner.name.isdigit() else 0
-                if 1 <= place <= len(items):
-                    found.append((items[place - 1].alias_or_name, items[place - 1].unalias()))
-                elif isinstance(inner, exp.Column):
-                    found.append((inner.name, inner))
-                elif not isinstance(inner, exp.Literal | exp.Tuple):
-                    shown = next(
-                        (item.alias for item in items if item.unalias() == inner and item.alias), inner.sql("duckdb")
-                    )
-                    found.append((shown, inner))
-        return [(name, node) for name, node in found if not has_aggregate(node)]
 
     def _key(self, value: exp.Expr) -> exp.Expr | None:
         """The column of something grouped by whose values the conditions list, or are found."""
