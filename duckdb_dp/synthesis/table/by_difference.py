@@ -14,7 +14,7 @@ TRIED, ROWS = 16, 2**16
 """Differences of its class that are tried for each row, and rows that are placed at once."""
 
 TOLD = 1 / 128
-"""The part of all values that is told from the next one at best: days of years are measured in groups."""
+"""The part of all values that is told from the next one at best."""
 
 ROUNDS, LISTED = 64, 16
 """How often each row whose cells cannot be so far apart is tried with another one, and after how often rows are listed anew."""
@@ -29,11 +29,13 @@ class Apart:
         difference: of which columns.
         codes: its cell in each row; the last one is NULL.
         leaning: how the density of differences leans in each class, in [-1, 1], and 0 of NULL.
+        groups: in how many groups of neighbouring values each column was measured with the other one; None for each value.
     """
 
     difference: Difference
     codes: Codes
     leaning: Array
+    groups: tuple[int, int] | None = None
 
 
 @final
@@ -60,10 +62,11 @@ class End:
             return value, value
         return self.known.low[self.cells[rows]], self.known.high[self.cells[rows]] - 1
 
-    def unsure(self, rows: Integers) -> Array:
-        """Within how many units the value is known: in its cell, and in no smaller part of all values, as noise is larger there."""
+    def unsure(self, rows: Integers, groups: int | None) -> Array:
+        """Within how many units the value is known: in its cell or group, and in no part of all values that noise hides."""
         first, last = self.span(rows)
-        found: Array = np.maximum(last - first, (self.known.high[-1] - self.known.low[0]) * TOLD)
+        part = TOLD if groups is None else max(TOLD, 1 / groups)
+        found: Array = np.maximum(last - first, (self.known.high[-1] - self.known.low[0]) * part)
         return found
 
     def put(self, rows: Integers, values: Array) -> None:
@@ -118,7 +121,7 @@ def _exchange(
     least, most = _class(apart, rows, gap)
     lows, highs = (np.array(end.span(rows)) for end in (low, high))
     move, keep = (lows, highs) if moved is low else (highs, lows)
-    narrow = most - least <= low.unsure(rows) + high.unsure(rows)
+    narrow = most - least <= _unsure(low, high, apart, rows)
 
     def wrong(at: Integers, other: Integers) -> Array:
         """How far rows are from their class, with what moves taken from other rows."""
@@ -149,6 +152,12 @@ def _exchange(
         for values in (moved.cells, moved.stored):
             values[rows[r]], values[rows[s]] = values[rows[s]], values[rows[r]]
         move[:, r], move[:, s] = move[:, s], move[:, r]
+
+
+def _unsure(low: End, high: End, apart: Apart, rows: Integers) -> Array:
+    """Within how many units both values together are known."""
+    one, other = apart.groups or (None, None)
+    return low.unsure(rows, one) + high.unsure(rows, other)
 
 
 def _between(ends: Array, rng: np.random.Generator) -> Array:
@@ -189,7 +198,7 @@ def _settle(
     low.put(placed, lower[can])
     high.put(placed, lower[can] + by[can])
 
-    narrow = ~can & (most - least <= low.unsure(rows) + high.unsure(rows))
+    narrow = ~can & (most - least <= _unsure(low, high, apart, rows))
     if high.fixed:
         value, target, free = b0 - by, low.known, low
     else:

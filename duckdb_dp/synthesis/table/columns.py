@@ -89,7 +89,7 @@ def run(request: Request, tables: Sequence[SyntheticTable], track: Track) -> Run
                 tails=[one.name for one in request.differences],
             )
         codes = codes[rng.permutation(len(codes))]
-        columns = stored(request, request.attributes, [*codes.T], rng)
+        columns = stored(request, request.attributes, [*codes.T], rng, methods.groups(detail))
         return {
             DETAIL: to_bytes({"rows": len(codes), SHARES: True, ROUNDED: True, **detail}),
             **{str(i): column for i, column in enumerate(columns)},
@@ -104,7 +104,11 @@ def ordered(attributes: Sequence[Attribute]) -> dict[str, int]:
 
 
 def stored(
-    request: Request, attributes: Sequence[Attribute], codes: Sequence[Codes], rng: np.random.Generator
+    request: Request,
+    attributes: Sequence[Attribute],
+    codes: Sequence[Codes],
+    rng: np.random.Generator,
+    groups: Mapping[Clique, tuple[int, ...]] | None = None,
 ) -> list[Array]:
     """Drawn columns as the numbers that are stored, in the order that is public of them.
 
@@ -113,13 +117,26 @@ def stored(
         attributes: of the columns.
         codes: their cells, and after them those of the request's differences.
         rng: random numbers.
+        groups: of each pair that was measured in groups of neighbouring values, how many of each; None: not known.
 
     Privacy: post-processing.
     """
+
+    def grouped(low: str, high: str) -> tuple[int, int] | None:
+        found = None if groups is None else groups.get((low, high), groups.get((high, low), (1, 1)))
+        if not found:
+            return None
+        return (found[0], found[1]) if groups is None or (high, low) not in groups else (found[1], found[0])
+
     own, more = codes[: len(attributes)], codes[len(attributes) :]
     columns = [values(attribute, each, rng) for attribute, each in zip(attributes, own, strict=True)]
     apart = {
-        (one.low.name, one.high.name): Apart(difference=one, codes=each, leaning=_leaning(one.attribute, each))
+        (one.low.name, one.high.name): Apart(
+            difference=one,
+            codes=each,
+            leaning=_leaning(one.attribute, each),
+            groups=grouped(one.low.name, one.high.name),
+        )
         for one, each in zip(request.differences, more, strict=True)
     }
     return in_order(attributes, own, columns, orders(request), rng, apart)

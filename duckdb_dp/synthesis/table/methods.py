@@ -215,6 +215,12 @@ def synthesize(
     return codes, detail
 
 
+def groups(detail: Mapping[str, Any]) -> dict[Clique, tuple[int, ...]]:
+    """Of each pair that was measured: in how many groups of neighbouring values of each; () where each value is one."""
+    found: dict[Clique, tuple[int, ...]] = {tuple(one): () for one in detail["measured"] if len(one) == 2}
+    return found | {(one[0], one[1]): tuple(one[2:]) for one in detail.get(GROUPED, ())}
+
+
 Sample = Callable[[int], Codes]
 
 
