@@ -62,6 +62,8 @@ BY_REFERENCE = "by_reference"
 """No argument of users': full names of tables -> what their rows have by references to public tables."""
 NUMBERED = "numbered"
 """No argument of users': full names of tables -> the declared columns that are no attributes in the call, but numbers."""
+PUBLIC_KEYS = "public_keys"
+"""No argument of users': false where keys of small public tables are no attributes of their rows."""
 OWN_KEY = "own_key"
 """No argument of users': the columns that identify the rows of the child table."""
 
@@ -109,7 +111,7 @@ def located(session: Session, link: Link, places: Sequence[tuple[str, str]]) -> 
     """
     left, right = (replace(side, known=provenance.find(session, side.synthetic, places)) for side in link.sides)
     for side in (left, right):
-        _check_synthetic(side)
+        linked_ends.check_synthetic(side)
     return replace(link, sides=(left, right))
 
 
@@ -171,9 +173,20 @@ def _rows(session: Session, link: Link, handle: str, stored: Release | None) -> 
 def link_of(session: Session, dataset: Dataset, arguments: Arguments, place: Place, cost: float | None = None) -> Link:
     """The link of a dp_links call, at a given cost or that of the budget typed; its synthetic tables need not exist yet.
 
+    Where links are stored that know less of public tables, as earlier versions measured them, it is that link: they are paid for.
+
     Raises:
         DPError: it cannot be linked; the message says why.
     """
+    found = _link_of(session, dataset, arguments, place, cost)
+    if flag(arguments, "fresh") or session.stored(found.request, release_name(arguments)) is not None:
+        return found
+    earlier = _link_of(session, dataset, {**arguments, PUBLIC_KEYS: False, BY_REFERENCE: None}, place, cost)
+    same = earlier.request.hash == found.request.hash
+    return found if same or session.stored(earlier.request, release_name(arguments)) is None else earlier
+
+
+def _link_of(session: Session, dataset: Dataset, arguments: Arguments, place: Place, cost: float | None) -> Link:
     if dataset.auto_rows and (degree := whole_number(arguments, "max_degree", MAX_LINKS)) is not None:
         dataset = replace(dataset, max_rows=degree, auto_rows=False)
     check_bounded(dataset, "a call about links", takes="max_degree")
@@ -192,6 +205,7 @@ def link_of(session: Session, dataset: Dataset, arguments: Arguments, place: Pla
     numbered: Mapping[Name, Sequence[str]] = arguments.get(NUMBERED) or {}
     also: Mapping[Name, Sequence[Attribute]] = arguments.get(ALSO) or {}
     further: Mapping[Name, tuple[JoinedColumns, ...]] = arguments.get(BY_REFERENCE) or {}
+    keyed = bool(arguments.get(PUBLIC_KEYS, True)) and word(arguments, "method", DEFAULT) == DEFAULT
     name = (dataset.catalog, dataset.schema, dataset.name)
     not_own = numbered.get(name, ())
     every = dp_synthesize.attributes_of(session, dataset, {dp_synthesize.ALSO: also.get(name, ())})
@@ -201,7 +215,7 @@ def link_of(session: Session, dataset: Dataset, arguments: Arguments, place: Pla
     sides = [
         _with_joined(
             session,
-            _side(session, one, synthetic, numbered.get(one.parent, one.key), also.get(one.parent, ())),
+            _side(session, one, synthetic, numbered.get(one.parent, one.key), also.get(one.parent, ()), keyed=keyed),
             () if contribution_bounds.itself(dataset, one) else further.get(one.parent, ()),
         )
         for one, synthetic in chosen
@@ -235,7 +249,7 @@ def link_of(session: Session, dataset: Dataset, arguments: Arguments, place: Pla
             f"both ends of '{dataset.name}' are called '{left.role}'; refer to one of them by a view of another name."
         )
     for side in sides:
-        _check_engine(dataset, side)
+        linked_ends.check_engine(dataset, side)
     known = catalog.committed(session, [side.reference.parent[:2] for side in sides])
     session.check_columns(dataset, own)
     contribution_bounds.check_itself(dataset, table, (left, right))
@@ -264,7 +278,13 @@ def link_of(session: Session, dataset: Dataset, arguments: Arguments, place: Pla
 
 
 def _side(
-    session: Session, reference: Reference, synthetic: str, numbered: Sequence[str], also: Sequence[Attribute]
+    session: Session,
+    reference: Reference,
+    synthetic: str,
+    numbered: Sequence[str],
+    also: Sequence[Attribute],
+    *,
+    keyed: bool,
 ) -> Side:
     """The side of a reference, with the attributes of its table: declared ones that are no numbers, and those that nobody declared."""
     catalog_, schema, table = reference.parent
@@ -275,7 +295,8 @@ def _side(
         known = catalog.find(catalog.committed(session, [(catalog_, schema)]), reference.parent)
         if known is not None and session.ledger.public.holds(reference.parent):
             found = public_domains.attributes(session, known, reference.key)
-            public_views.check_read(session, known, [*reference.key, *(attribute.name for attribute in found)])
+            found = (*found, *(public_domains.small_key(session, known, reference.key) if keyed else ()))
+            public_views.check_read(session, known, [*{*reference.key, *(attribute.name for attribute in found)}])
             return Side(reference=reference, attributes=found, synthetic=synthetic, key=key)
         raise DPError(
             f"'{table}', which the links refer to, has no declared attributes. If anybody may see its rows: CALL "
@@ -293,32 +314,6 @@ def _with_joined(session: Session, side: Side, columns: Sequence[JoinedColumns])
     joined_columns.check_read(session, columns)
     more = (attribute for one in columns for attribute in one.attributes)
     return replace(side, attributes=(*side.attributes, *more), joined=tuple(columns))
-
-
-def _check_engine(dataset: Dataset, side: Side) -> None:
-    """Refuse tables of two engines: one statement joins and counts them.
-
-    Raises:
-        DPError: the side is in another one.
-    """
-    catalog_, schema, table = side.reference.parent
-    places = [dataset.catalog if dataset.schema == SCHEMA else "DuckDB", catalog_ if schema == SCHEMA else "DuckDB"]
-    if places[0] != places[1]:
-        raise DPError(
-            f"'{dataset.name}' is in {places[0]} and '{table}', which it refers to, in {places[1]}; attach both from one "
-            "connection, or copy both to DuckDB."
-        )
-
-
-def _check_synthetic(side: Side) -> None:
-    """Refuse a synthetic table without the columns it needs."""
-    assert side.known is not None
-    for column in [*side.key.columns, *side.held]:
-        if not side.known.holds(column):
-            raise DPError(
-                f"'{side.known.table.name[2]}' has no column '{column}', which the links to '{side.role}' need; its columns "
-                f"are: {few(side.known.table.columns)}."
-            )
 
 
 def _tagged(dataset: Dataset, table: Table | None, sides: tuple[Side, Side]) -> list[Side]:

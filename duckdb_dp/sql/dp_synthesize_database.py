@@ -41,7 +41,6 @@ from duckdb_dp.synthesis.database import (
     with_referred_keys,
 )
 from duckdb_dp.synthesis.links.columns import DEFAULT as LINKING
-from duckdb_dp.synthesis.links.columns import JOINED
 from duckdb_dp.synthesis.links.methods import METHODS
 from duckdb_dp.synthesis.table.columns import DEFAULT
 
@@ -300,7 +299,7 @@ def _price(session: Session, steps: Sequence[Step], typed: Budget, source: tuple
             raise DPError(
                 "synthetic rows are made with Gaussian noise, which has no pure epsilon; protect with a delta."
             )
-        step.request = _with_known_columns(session, step, source)
+        step.request = _request(session, step, source)
         if flag(step.arguments, "fresh") or session.stored(step.request, None) is None:
             due[step.dataset.id] = due.get(step.dataset.id, 0.0) + step.request.cost
     for number, owed in due.items():
@@ -327,18 +326,6 @@ def _typed(dataset: Dataset, typed: Budget, total: float) -> str:
     ((name, value),) = words.items()
     digits = 10.0 ** (3 - math.floor(math.log10(value)))
     return f"{name} := {math.floor(value * digits) / digits:g} would fit"
-
-
-def _with_known_columns(session: Session, step: Step, source: tuple[str, str]) -> Request:
-    """The request of a step; where links are stored that know nothing of columns by references, these: they are free to use again."""
-    request = _request(session, step, source)
-    if JOINED in dict(request.options) and not flag(step.arguments, "fresh") and session.stored(request, None) is None:
-        by_reference = step.arguments.pop(dp_links.BY_REFERENCE)
-        earlier = _request(session, step, source)
-        if session.stored(earlier, None) is not None:
-            return earlier
-        step.arguments[dp_links.BY_REFERENCE] = by_reference
-    return request
 
 
 def _request(session: Session, step: Step, source: tuple[str, str]) -> Request:

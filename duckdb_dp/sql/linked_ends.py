@@ -4,8 +4,10 @@ from collections.abc import Mapping, Sequence
 
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.counting.encode import quote
+from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.errors import DPError, as_sql, few, quoted
 from duckdb_dp.sql.arguments import name_parts
+from duckdb_dp.sql.links import Side
 from duckdb_dp.synthesis.database import Reference
 
 
@@ -56,3 +58,29 @@ def choose(
         two = f"two of {roles}, or " if child is None and len(references) > 1 else ""
         raise DPError(f"synthetic names {few(map(repr, tables))}; name {two}{both}.")
     return child, chosen
+
+
+def check_engine(dataset: Dataset, side: Side) -> None:
+    """Refuse tables of two engines: one statement joins and counts them.
+
+    Raises:
+        DPError: the side is in another one.
+    """
+    catalog_, schema, table = side.reference.parent
+    places = [dataset.catalog if dataset.schema == SCHEMA else "DuckDB", catalog_ if schema == SCHEMA else "DuckDB"]
+    if places[0] != places[1]:
+        raise DPError(
+            f"'{dataset.name}' is in {places[0]} and '{table}', which it refers to, in {places[1]}; attach both from one "
+            "connection, or copy both to DuckDB."
+        )
+
+
+def check_synthetic(side: Side) -> None:
+    """Refuse a synthetic table without the columns it needs."""
+    assert side.known is not None
+    for column in [*side.key.columns, *side.held]:
+        if not side.known.holds(column):
+            raise DPError(
+                f"'{side.known.table.name[2]}' has no column '{column}', which the links to '{side.role}' need; its columns "
+                f"are: {few(side.known.table.columns)}."
+            )

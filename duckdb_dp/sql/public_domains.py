@@ -41,6 +41,19 @@ def attributes(session: Session, table: Table, leave: Collection[str]) -> tuple[
     return tuple(_found(session, table, columns))
 
 
+def small_key(session: Session, table: Table, key: Sequence[str]) -> tuple[Attribute, ...]:
+    """The key of a public table of few rows as an attribute, so that links say which row they go to and not only what it is like.
+
+    None where it has several columns, or more values than an attribute that nobody declares may have.
+
+    Privacy: reads public rows.
+    """
+    if len(key) > 1:
+        return ()
+    found = _found(session, table, {name: table.columns[name] for name in key if name in table.columns})
+    return tuple(attribute for attribute in found if attribute.kind == "values" and not attribute.nulls)
+
+
 def of_key(session: Session, table: Table, reference: Reference, parent: Table) -> Attribute | None:
     """The attribute of a column that refers to a public table, whose keys are its values; None where there is no such.
 

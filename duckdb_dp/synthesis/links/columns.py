@@ -55,7 +55,7 @@ def side_attributes(request: Request, end: int) -> tuple[Attribute, ...]:
 
 
 def implied(request: Request, end: int) -> frozenset[tuple[str, str]]:
-    """Attributes of a side, and those that the side's rows have by reference to a public table, which follow from them."""
+    """Attributes of a side, and those of its rows, or of the public rows to which these refer, that follow from them."""
     options = dict(request.options)
     attributes = side_attributes(request, end)
     own, found = {attribute.name for attribute in attributes}, set[tuple[str, str]]()
@@ -66,6 +66,9 @@ def implied(request: Request, end: int) -> frozenset[tuple[str, str]]:
         name = f"{options['references'][end]['role']}.{columns[0]}"
         if len(columns) == 1 and name in own:
             found |= {(name, attribute.name) for attribute in read}
+    keys = [f"{options['references'][end]['role']}.{column}" for column in options["references"][end]["key"]]
+    if len(keys) == 1 and {*keys} <= own:  # a small public table
+        found |= {(keys[0], name) for name in own - {*keys}}
     return frozenset(found)
 
 
