@@ -8,6 +8,7 @@ from typing import final
 import numpy as np
 
 from duckdb_dp.domain.domain import Attribute, Clique
+from duckdb_dp.domain.types.moments import Moment
 from duckdb_dp.linop import Array, Integers
 
 MOST = 4
@@ -56,7 +57,8 @@ def pairs_of(left: Sequence[Attribute], right: Sequence[Attribute]) -> list[Cliq
     """
     found = []
     for a, b in itertools.product(left, right):
-        alike = not a.dtype.numeric and a.dtype.in_one_unit(b.dtype)
+        alike = a.dtype.ordered and b.dtype.ordered and _per_day(a) is not None and _per_day(b) is not None
+        alike = alike or (not a.dtype.numeric and a.dtype.in_one_unit(b.dtype))
         if not alike or min(a.base, b.base) < TOLD or a.size * b.size > CELLS:
             continue
         ends = [(float(middles.min()), float(middles.max())) for middles in map(_middles, (a, b))]
@@ -92,8 +94,20 @@ def _gap(a: Attribute, b: Attribute) -> Gap:
     return Gap(left=a.name, right=b.name, classes=classes, size=int(classes.max()) + 1)
 
 
+def _per_day(attribute: Attribute) -> int | None:
+    """Units of a date or a timestamp in a day; None for other types, whose units are their own."""
+    dtype = attribute.dtype
+    if not isinstance(dtype, Moment) or dtype.name == "TIME":
+        return None
+    return int(dtype.amount("1970-01-02"))
+
+
 def _middles(attribute: Attribute) -> Array:
-    """The middle of each declared cell, in the type's unit."""
+    """The middle of each declared cell, in days of dates and timestamps, else in the type's unit."""
+    return _in_units(attribute) / (_per_day(attribute) or 1)
+
+
+def _in_units(attribute: Attribute) -> Array:
     if attribute.kind == "integers":
         low, high = attribute.dtype.amounts(attribute.points)
         return np.linspace(float(low), float(high), attribute.base)

@@ -35,7 +35,8 @@ YEARS = date("a.x", "2020-01-01", "2022-12-31")
         (date("b.y", "1900-01-01", "2022-12-31"), False),  # too many pairs
         (declare(name="b.y", type="DATE", bins=[f"{y}-01-01" for y in range(2014, 2024)]), True),
         (declare(name="b.y", type="DATE", values=[f"2021-{m:02}-15" for m in range(12, 0, -1)], nulls=True), True),
-        (declare(name="b.y", type="TIMESTAMP", bins=[f"2021-{m:02}-01 00:00:00" for m in range(1, 13)]), False),
+        (declare(name="b.y", type="TIMESTAMP", bins=[f"2021-{m:02}-01 00:00:00" for m in range(1, 13)]), True),
+        (declare(name="b.y", type="TIME", bins=[f"{h:02}:00:00" for h in range(8, 20)]), False),
         (declare(name="b.y", type="INTEGER", low=0, high=99), False),
     ],
 )  # fmt: skip
@@ -82,6 +83,15 @@ def test_classes_are_signs_and_powers_of_two(one: Attribute, other: Attribute, s
     hidden[declared] = False
     assert not hidden.any() or set(gap.classes[hidden]) == {gap.size - 1}
     assert not (gap.classes[declared] == gap.size - 1).any() or not hidden.any()
+
+
+@pytest.mark.parametrize("type_", ["TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"])
+def test_a_timestamp_is_as_far_from_a_date_as_another_date_is(type_: str) -> None:
+    """A claim opened on a day, of a parcel delivered at a time."""
+    days = [f"2021-{month:02}-01" for month in range(1, 13)]
+    (by_date,) = gaps_of([YEARS], [declare(name="b.y", type="DATE", bins=[*days])])
+    (gap,) = gaps_of([YEARS], [declare(name="b.y", type=type_, bins=[*days])])
+    assert np.array_equal(gap.classes, by_date.classes)
 
 
 @pytest.mark.parametrize("size", [2, 3, 7])
