@@ -95,7 +95,8 @@ def in_order(
     known = {i: Cells(attributes[i]) for pair in pairs for i in (place[pair[0]], place[pair[1]])}
     cells = {i: np.array(codes[i], dtype=np.int64) for i in known}
     drawn = set[int]()
-    for low, high, strict in pairs:
+    # Those first whose differences were drawn: a pair that others imply would draw both of its columns before them.
+    for low, high, strict in sorted(pairs, key=lambda pair: pair[:2] not in apart):
         i, j = place[low], place[high]
         if {i, j} <= drawn or any(map(_is_wide, (attributes[i], attributes[j]))):
             continue  # no column is drawn twice
