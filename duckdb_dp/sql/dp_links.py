@@ -295,8 +295,8 @@ def _side(
         known = catalog.find(catalog.committed(session, [(catalog_, schema)]), reference.parent)
         if known is not None and session.ledger.public.holds(reference.parent):
             found = public_domains.attributes(session, known, reference.key)
+            public_views.check_read(session, known, [*reference.key, *(attribute.name for attribute in found)])
             found = (*found, *(public_domains.small_key(session, known, reference.key) if keyed else ()))
-            public_views.check_read(session, known, [*{*reference.key, *(attribute.name for attribute in found)}])
             return Side(reference=reference, attributes=found, synthetic=synthetic, key=key)
         raise DPError(
             f"'{table}', which the links refer to, has no declared attributes. If anybody may see its rows: CALL "

@@ -12,6 +12,7 @@ from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain import types
 from duckdb_dp.domain.domain import Attribute, declare
 from duckdb_dp.domain.types import Scalar
+from duckdb_dp.domain.types.moments import Moment
 from duckdb_dp.domain.types.numbers import Whole
 from duckdb_dp.errors import DPError
 from duckdb_dp.sql import catalog
@@ -113,7 +114,16 @@ def _found(session: Session, table: Table, columns: dict[str, str]) -> Iterator[
             if dtype is None:
                 continue
             rows = f"SELECT {column} AS v FROM {full_name(*table.name)}"
-            values = cursor.execute(f"SELECT DISTINCT v FROM ({rows}) LIMIT {MOST + 2}").fetchall()
+            other = False
+            if isinstance(dtype, Moment) and dtype.name != "TIME":  # what is infinite has no place among others
+                endless = cursor.execute(f"SELECT count(*) FROM ({rows}) WHERE NOT isfinite(v)").fetchone()
+                other = endless != (0,)
+                rows += f" WHERE isfinite({column}) OR {column} IS NULL"
+            # Texts by their bytes: a collation may make one of two.
+            read = (
+                "decode(v) FROM (SELECT DISTINCT encode(v) AS v" if type_ == "VARCHAR" else "v FROM (SELECT DISTINCT v"
+            )
+            values = cursor.execute(f"SELECT {read} FROM ({rows})) LIMIT {MOST + 2}").fetchall()
             known, nulls = sorted(row[0] for row in values if row[0] is not None), any(row[0] is None for row in values)
             declared: dict[str, Any] = {"values": [_plain(value) for value in known]}
             if len(known) > MOST:
@@ -125,7 +135,8 @@ def _found(session: Session, table: Table, columns: dict[str, str]) -> Iterator[
                 ).fetchall()
                 declared = {"bins": [_plain(edge) for edge in dict.fromkeys(edges)]}
             try:
-                yield declare(name=name, type=type_, nulls=bool(nulls), other=bool(declared.get("bins")), **declared)
+                other = other or bool(declared.get("bins"))
+                yield declare(name=name, type=type_, nulls=bool(nulls), other=other, **declared)
             except DPError:
                 continue  # a column without values, or of ones that cannot be declared
 

@@ -66,3 +66,26 @@ def test_links_from_before_are_paid_for(exact: Loaded) -> None:
     assert exact.charges() == charges
     exact(links.format(", fresh := true"))
     assert exact.charges() == charges + 1
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        "['a', 'A', 'b'][1 + club % 3] COLLATE NOCASE",
+        "CASE WHEN club % 3 = 0 THEN DATE 'infinity' ELSE DATE '2020-01-01' END",
+        "CASE WHEN club % 3 = 0 THEN TIMESTAMP '-infinity' ELSE TIMESTAMP '2020-01-01' + to_days(club) END",
+        "CASE WHEN club % 3 = 0 THEN NULL ELSE DATE 'infinity' END",
+    ],
+)
+def test_public_values_that_are_hard_to_declare(exact: Loaded, column: str) -> None:
+    """Texts that a collation takes for one, and dates without end: links were refused after the rows were charged."""
+    exact(
+        f"CREATE TABLE odd AS SELECT club, {column} AS odd FROM range(8) r(club); ALTER TABLE odd ADD PRIMARY KEY (club);"
+        "CREATE TABLE users AS SELECT i AS uid, i % 2 AS sex FROM range(1000) r(i);"
+        "CREATE TABLE visits AS SELECT i // 4 AS uid, i % 8 AS club, i % 3 AS n FROM range(4000) r(i); CALL dp_public('odd');"
+        "CALL dp_link('visits', \"references\" := {'uid': 'users.uid', 'club': 'odd.club'});"
+        "CALL dp_protect(['users', 'visits'], unit := 'users.uid', max_rows := {'visits': 4}, rho := 1e6);"
+        "CALL dp_attribute('users', 'sex', low := 0, high := 1); CALL dp_attribute('visits', 'n', low := 0, high := 2)"
+    )
+    exact("CALL dp_synthesize_database('main', target := 'syn', tables := ['users', 'visits'], rho := 1)")
+    assert exact("SELECT count(*) > 3000 FROM syn.visits") == [(True,)]

@@ -66,10 +66,17 @@ def implied(request: Request, end: int) -> frozenset[tuple[str, str]]:
         name = f"{options['references'][end]['role']}.{columns[0]}"
         if len(columns) == 1 and name in own:
             found |= {(name, attribute.name) for attribute in read}
-    keys = [f"{options['references'][end]['role']}.{column}" for column in options["references"][end]["key"]]
-    if len(keys) == 1 and {*keys} <= own:  # a small public table
-        found |= {(keys[0], name) for name in own - {*keys}}
+    if (key := key_attribute(request, end)) is not None:
+        found |= {(key, name) for name in own - {key}}
     return frozenset(found)
+
+
+def key_attribute(request: Request, end: int) -> str | None:
+    """The attribute of a side that is its key, as that of a small public table is; None where none is."""
+    reference = dict(request.options)["references"][end]
+    names = [f"{reference['role']}.{column}" for column in reference["key"]]
+    held = {attribute.name for attribute in side_attributes(request, end)}
+    return names[0] if len(names) == 1 and {*names} <= held else None
 
 
 def link_attributes(request: Request) -> list[Attribute]:
@@ -372,6 +379,7 @@ def sides_of(request: Request, tables: Sequence[SyntheticTable]) -> tuple[Side, 
                 table.codes(attributes).astype(np.int64),
                 max_degree=_bound(request, end),
                 implied=implied(request, end),
+                key=key_attribute(request, end),
                 linked=tags[0] if tags else None,
                 repeated=repeated if (repeated := f"{reference.role}{REPEATED}") in request.domain.sizes else None,
             )

@@ -146,7 +146,8 @@ def links(
         assert isinstance(found, Measured)
         sizes = measure_by_value(queryable, sides[unit], (OWN_OF_PARENTS if rules.child else OWN) * rho, found.rows)
         share, loudest = WITHIN_CHILDREN if rules.child else WITHIN
-        partners = sides[1 - unit].attributes
+        # Which of its rows two links of a unit go to has many pairs, which would drown what these rows are like.
+        partners = tuple(name for name in sides[1 - unit].attributes if name != sides[1 - unit].key)
         spared = partners if rules.child else link_attributes
         structure = measure_structure(queryable, partners, link_attributes, share * rho, found, loudest, spared)
         spent["within units"] = before - queryable.left

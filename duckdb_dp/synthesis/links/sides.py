@@ -30,6 +30,7 @@ class Side:
         linked: name of the 0/1 attribute that says whether a row has a link; None: not measured.
         repeated: that of whether a row has two links of one pair of rows; None where it is known whether pairs repeat.
         implied: pairs of attributes of which the second follows from the first.
+        key: the attribute that tells its rows apart; None where none does.
     """
 
     attributes: Clique
@@ -39,6 +40,7 @@ class Side:
     linked: str | None = None
     repeated: str | None = None
     implied: frozenset[tuple[str, str]] = frozenset()
+    key: str | None = None
 
     def __post_init__(self) -> None:
         if self.types.ndim != 2 or self.types.shape[1] != len(self.attributes):
