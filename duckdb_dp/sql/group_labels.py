@@ -198,14 +198,12 @@ def _check_single(attribute: Attribute) -> None:
     """
     name = identifier(attribute.name)
     if attribute.kind == "bins":
-        view = (
-            f"; of its days make a column in a view, CAST({name} AS DATE)"
-            if attribute.type.startswith("TIMESTAMP")
-            else ""
-        )
+        kind = attribute.type.partition("_")[0]
+        parts = f"; date_trunc('month', {name}), CAST({name} AS DATE), month({name}) and the like are answered"
+        known = parts if kind in ("DATE", "TIMESTAMP") else ""
         raise UndecidedKey(
             f"{name} is declared in bins, and an expression of it may have more values than are listed; declare it by values, or by low "
-            f"and high with one value a cell{view}; GROUP BY {name} itself; or ask count(*) FILTER (WHERE ...)."
+            f"and high with one value a cell{known}; GROUP BY {name} itself; or ask count(*) FILTER (WHERE ...)."
         )
     if attribute.other:
         raise UndecidedKey(

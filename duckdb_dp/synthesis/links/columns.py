@@ -222,7 +222,11 @@ def left_out(request: Request) -> str | None:
         return None
     role = references[ends[0]].role
     if options.get("one_parent"):
-        bound = "" if most == 1 else f", and {most} of its links at most; no synthetic row has more"
+        bound = (
+            ""
+            if most == 1
+            else f", and {most} of its links at most, or as few as max_degree says; no synthetic row has more"
+        )
         return f"of each unit one row of '{role}' is counted{bound}"
     return f"links of one row of '{role}' above {most} are not counted, and no synthetic row has more"
 
