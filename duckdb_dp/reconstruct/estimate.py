@@ -14,6 +14,7 @@ import numpy as np
 from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.linop import Array
 from duckdb_dp.reconstruct.grem import ResidualEstimates
+from duckdb_dp.reconstruct.levels import LEAST, smoothed
 from duckdb_dp.reconstruct.mixture import Mixture, Target, fit
 from duckdb_dp.reconstruct.nonneg import Nonnegative, simplex
 from duckdb_dp.reconstruct.tilting import consistent, product, products, scaled, shrunk
@@ -70,16 +71,21 @@ def _calm(components: ResidualEstimates, singles: Mapping[Clique, Array], total:
 
     r = 1 - (n - 3)/n v / mean(y^2) for n values y with noise variance v, at least 0; 1 for three values and fewer. Where noise drowns a
     single, p has a few high counts at random, which are farther from the truth than even shares; where it does not, p is the nearest.
+    Of many values in an order smoothed counts take the place of even shares (``levels``), and y is what these leave.
 
     Source: r is the factor of James & Stein 1961, its positive part.
 
     Privacy: post-processing.
     """
     even = {one: np.full(len(table), total / len(table)) for one, table in singles.items()}
+    for one in singles.keys() & components.values.keys():
+        if (ordered := components.ordered.get(one[0], 0)) >= LEAST:
+            noisy = components.values[one] + even[one]
+            even[one] = smoothed(noisy, 1 / components.precisions[one], ordered, total)
     found = shrunk(components, even, total)
     for one in singles.keys() & components.values.keys():
         noise = max(1 - 3 / len(even[one]), 0.0) / components.precisions[one]
-        square = float(np.mean(components.values[one] ** 2))
+        square = float(np.mean((components.values[one] + total / len(even[one]) - even[one]) ** 2))
         signal = 1 - noise / square if square > noise else float(noise == 0)
         found[one] = signal * singles[one] + (1 - signal) * found[one]
     return found

@@ -29,6 +29,7 @@ class ResidualEstimates:
         precisions: clique -> 1 / variance of the noise (before centring) in the average.
         groups: of cliques whose residuals are those of tables of groups of values, and have the shape of these.
         coarser: what was measured of cliques in larger groups than these are in now, in the order of measuring.
+        ordered: of attributes of which it is known, how many of their first values are in an order.
 
     Source: [AIM+GReM] Alg. 3.
 
@@ -40,6 +41,7 @@ class ResidualEstimates:
     precisions: Mapping[Clique, float]
     groups: Mapping[Clique, Groups] = field(default_factory=dict)
     coarser: tuple["ResidualEstimates", ...] = ()
+    ordered: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, domain: Domain, noisy: Iterable[LinearMeasurement]) -> "ResidualEstimates":
@@ -91,6 +93,7 @@ class ResidualEstimates:
             values={clique: self.values[clique] for clique in kept},
             precisions={clique: self.precisions[clique] for clique in kept},
             groups={clique: self.groups[clique] for clique in kept if clique in self.groups},
+            ordered=self.ordered,
         )
 
     def measured_as(self, clique: Clique, table: Array) -> Array:

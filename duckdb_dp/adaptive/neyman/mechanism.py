@@ -262,6 +262,8 @@ def step(
         "error": math.fsum(pairs.distances.values()) / max(len(pairs.distances), 1) / best.total,
     }
     state = replace(state, rounds=(*state.rounds, report), measured=(*state.measured, *noisy))
+    if last:  # what is measured is decided by what is known without smoothing, which every pair's score would see
+        state = replace(state, known=replace(state.known, ordered=ordered or {}))
     return _estimated(state, noisy, pairs, last=last)
 
 

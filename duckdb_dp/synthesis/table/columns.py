@@ -8,6 +8,7 @@ import numpy as np
 from duckdb_dp.answers import DETAIL, to_bytes
 from duckdb_dp.domain.differences import DIFFERENCES
 from duckdb_dp.domain.domain import Attribute, Clique
+from duckdb_dp.domain.types.moments import Moment
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array
 from duckdb_dp.linop.threads import one_thread
@@ -99,8 +100,16 @@ def run(request: Request, tables: Sequence[SyntheticTable], track: Track) -> Run
 
 
 def ordered(attributes: Sequence[Attribute]) -> dict[str, int]:
-    """How many of the first values of each attribute are in an order: bins and whole numbers, not 'other' and NULL."""
-    return {one.name: 0 if one.kind == "values" else one.base for one in attributes}
+    """How many of the first values of each attribute are in an order: bins, whole numbers and days from below, not 'other' and NULL."""
+    return {one.name: one.base if one.kind != "values" or _days(one) else 0 for one in attributes}
+
+
+def _days(attribute: Attribute) -> bool:
+    """Whether values are moments from below, as days by low and high are."""
+    if not isinstance(attribute.dtype, Moment):
+        return False
+    amounts = attribute.dtype.amounts(attribute.points)
+    return amounts == sorted(amounts)
 
 
 def stored(
