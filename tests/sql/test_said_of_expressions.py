@@ -94,3 +94,18 @@ def test_what_was_answered_of_wrapped_differences_is_not_charged_again(
 ) -> None:
     with loaded(tmp_path, declared=True) as found:
         check_found_again(found, f"SELECT {value} AS m FROM visits{rest}", number)
+
+
+@pytest.mark.some(2)
+@pytest.mark.parametrize("number", [3, 4])
+@pytest.mark.parametrize(
+    "select",
+    [
+        "sum(db - da + 1) AS m FROM visits JOIN users ON person = id WHERE db - da <= 3 AND sex = 'f'",
+        "avg(d) AS m FROM (SELECT db - da + 1 AS d, person FROM visits WHERE db - da < 4) JOIN users ON person = id",
+        "sex, avg(d + 1) AS m FROM (SELECT db - da AS d, person FROM visits) JOIN users ON person = id GROUP BY sex",
+    ],
+)
+def test_what_was_answered_of_them_in_joins_is_not_charged_again(tmp_path: Path, select: str, number: int) -> None:
+    with loaded(tmp_path, declared=True) as found:
+        check_found_again(found, f"SELECT {select}", number)

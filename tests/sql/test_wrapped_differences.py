@@ -70,6 +70,7 @@ def test_noise_is_that_of_the_difference(stays: Loaded, days: str, wrapped: str)
     select = f"SELECT avg({wrapped.format(days)}) AS m FROM {source}"
     ((truth,),) = stays(select)
     found, stddev, low, high = answer(stays, select)
+    assert bare[1] <= 2 * answer(stays, "SELECT avg(b - a) AS m FROM stays")[1]
     assert stddev <= 1.5 * bare[1] * WRAPPED[wrapped]
     assert low <= found <= high
     assert abs(found - float(truth)) <= 5 * stddev + 0.02 * abs(float(truth))
