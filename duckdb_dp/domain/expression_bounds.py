@@ -17,6 +17,9 @@ from duckdb_dp.errors import DPError, as_sql, identifier
 Bounds = tuple[float, float]
 """The smallest and the largest value."""
 
+FARTHEST = 1e30
+"""Days between two dates that nothing bounds, beyond all that there are."""
+
 
 @final
 class Unbounded(DPError):  # noqa: N818  what it says of a number
@@ -25,10 +28,19 @@ class Unbounded(DPError):  # noqa: N818  what it says of a number
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What bounds columns: their declarations, and the conditions that hold."""
+    """What bounds columns: their declarations, and the conditions that hold; and how far dates are apart.
+
+    Args:
+        declared: the declarations, by name.
+        limits: between which numbers columns lie by conditions.
+        conditions: those that may say how far two dates are apart; None where they are not asked.
+        anywhere: whether two declared dates are as far apart as can be where conditions do not say both ends.
+    """
 
     declared: Mapping[str, Attribute]
     limits: Mapping[str, Bounds]
+    conditions: tuple[exp.Expr, ...] | None = None
+    anywhere: bool = False
 
 
 _MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
@@ -99,9 +111,31 @@ def bounds(node: exp.Expr, declared: Mapping[str, Attribute], conditions: Iterab
     return between(node, limits(conditions), declared)
 
 
+def apart(
+    node: exp.Expr, declared: Mapping[str, Attribute], conditions: Iterable[exp.Expr], *, anywhere: bool
+) -> Bounds | None:
+    """The same where conditions also bound the differences of dates that they compare, wherever these stand in the expression.
+
+    Args:
+        node: of ``checked``.
+        declared: the declarations, by name.
+        conditions: checked conditions, all of which hold.
+        anywhere: whether the declarations do not say how far two columns of dates are apart: where the bounds are others then, they
+            follow from these declarations.
+
+    Raises:
+        DPError: a column in it has no bounds.
+    """
+    held = tuple(conditions)
+    return _finite(_bounds(node, _Known(declared, limits(held), held, anywhere)))
+
+
 def between(node: exp.Expr, known: Mapping[str, Bounds], declared: Mapping[str, Attribute]) -> Bounds | None:
     """The same where it is known between which numbers columns lie."""
-    found = _bounds(node, _Known(declared, known))
+    return _finite(_bounds(node, _Known(declared, known)))
+
+
+def _finite(found: Bounds | None) -> Bounds | None:
     return None if found is None or not all(map(math.isfinite, found)) else found
 
 
@@ -131,7 +165,7 @@ def _bounds(node: exp.Expr, known: _Known) -> Bounds | None:
     if isinstance(node, exp.Year):
         return _years(node.this, known)
     if isinstance(node, exp.Sub) and any(dates := [_days(part, known) for part in (node.this, node.expression)]):
-        return _arithmetic(node, dates[0], dates[1]) if dates[0] else None
+        return _between_dates(node, _arithmetic(node, dates[0], dates[1]), known) if dates[0] else None
     if not isinstance(node, _BOUNDED) or (one := _bounds(node.this, known)) is None:
         return None
     if isinstance(node, exp.Nullif):
@@ -269,6 +303,20 @@ def _days(node: exp.Expr, known: _Known) -> Bounds | None:
     elif cast or (node.name in known.declared and known.declared[node.name].type == "DATE"):
         found = _dates(node, known)
     return (float(min(found).toordinal()), float(max(found).toordinal())) if found else None
+
+
+def _between_dates(node: exp.Sub, found: Bounds | None, known: _Known) -> Bounds | None:
+    """The bounds of a difference of dates, and what conditions say of it."""
+    if found is None or known.conditions is None:
+        return found
+    least, most = limits_of(node, known.conditions)
+    if least > found[1] or most < found[0]:  # its values are others than the declared ones
+        least, most = -math.inf, math.inf
+    columns = all(part.find(exp.Column) for part in (node.this, node.expression))
+    if known.anywhere and columns and not math.isfinite(most - least):
+        found = -FARTHEST, FARTHEST
+    low, high = max(least, found[0]), min(most, found[1])
+    return min(low, high), max(low, high)  # of conditions that nothing satisfies
 
 
 def _dates(node: exp.Expr, known: _Known) -> list[date] | None:

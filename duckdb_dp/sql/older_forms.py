@@ -64,7 +64,7 @@ def forms(session: Session, request: Request, arguments: Arguments) -> tuple[int
     sums = (one for part in request.direct for one in part.sums)
     wider = any(part.rows is not None or part.limit is not None for part in request.direct)
     wider = wider or any(one.kind == "quantile" for one in sums) or any(map(_said_of, request.direct))
-    latest = (3,) if wider else ()
+    latest = (*((4,) if any(map(_differs, request.direct)) else ()), *((3,) if wider else ()))
     if not has_sources(request):
         return (*latest, 1) if request.direct else ()
     asked = str(arguments.get("sql", "GROUP OR"))
@@ -87,6 +87,11 @@ def _said_of(part: GroupedSums) -> bool:
         return True
     texts = [one.value for one in part.sums if one.value and not one.value.isidentifier()]
     return any(one in text for one in texts for text in (part.where, *(other.where for other in part.sums)))
+
+
+def _differs(part: GroupedSums) -> bool:
+    """Whether it may sum what is worked out of differences of dates, which had the bounds of their declarations up to form 4."""
+    return any(" - " in one.value and (one.chosen or one.where or part.where) for one in part.sums)
 
 
 def formed(number: int, made: Callable[[], Request]) -> Callable[[], Request]:

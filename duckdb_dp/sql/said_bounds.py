@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from sqlglot import exp
 
 from duckdb_dp.domain.domain import Attribute
-from duckdb_dp.domain.expression_bounds import Bounds, limits_of
+from duckdb_dp.domain.expression_bounds import Bounds, apart, limits_of
 from duckdb_dp.sql.same_conditions import form
 
 
@@ -20,8 +20,9 @@ def said(
 ) -> Bounds | None:
     """The bounds of a value, by its conditions; None where they are to be chosen.
 
-    Two days of some years may be these years apart, and hardly are: an average of differences of dates has chosen bounds unless
-    conditions say both. A sum has those of the declarations, as a few long ones may be much of it.
+    Two days of some years may be these years apart, and hardly are: an average of differences of dates, and of what is worked out of
+    them, has chosen bounds unless conditions say both, or least and greatest do. A sum has those of the declarations, as a few long ones
+    may be much of it.
 
     Args:
         value: a checked expression.
@@ -32,10 +33,14 @@ def said(
     """
     if found is None or form() < 4 or isinstance(value.unnest(), exp.Column):
         return found
+    chosen = _apart(value, declared)  # up to form 4, of a bare difference
+    if form() >= 5:
+        narrow, wide = (apart(value, declared, conditions, anywhere=each) for each in (False, True))
+        found, chosen = narrow or found, narrow != wide
     least, most = limits_of(value, conditions)
     if least > found[1] or found[0] > most:
         return found
-    if average and _apart(value, declared) and not math.isfinite(most - least):
+    if average and chosen and not math.isfinite(most - least):
         return None
     low, high = max(least, found[0]), min(most, found[1])
     return min(low, high), max(low, high)  # of conditions that nothing satisfies

@@ -23,7 +23,19 @@ SAID: dict[str, int | None] = {
     "avg({0}) AS m FROM visits WHERE {0} <= x": None,
     "avg({0}) AS m FROM visits": None,
     "sum({0}) / count({0}) AS m FROM visits": 182,
-    "avg({0} + 0) AS m FROM visits": 182,
+    "avg({0} + 0) AS m FROM visits": None,
+    "avg({0} + 1) AS m FROM visits WHERE {0} BETWEEN 0 AND 3": 3,
+    "avg(({0} + 1) * 8.0) AS m FROM visits WHERE {0} + 1 BETWEEN 1 AND 4": None,
+    "avg(({0} + 1) * 8.0) AS m FROM visits WHERE {0} >= 0 AND {0} <= 3": 24,
+    "avg({0} + 1) AS m FROM visits WHERE {0} >= 0": None,
+    "avg({0} + 1) AS m FROM visits WHERE {0} BETWEEN 8 AND 5000": 83,
+    "avg(least(greatest({0}, 0), 30)) AS m FROM visits": 30,
+    "avg(least({0}, 30)) AS m FROM visits": None,
+    "avg(CASE WHEN {0} > 1 THEN 1 ELSE 0 END) AS m FROM visits": 1,
+    "avg({0} + x) AS m FROM visits": None,
+    "avg(da - DATE '2024-01-01' + 1) AS m FROM visits": 91,
+    "sum({0} + 1) / count({0}) AS m FROM visits": 184,
+    "sum({0} + 1) / count({0}) AS m FROM visits WHERE {0} BETWEEN 0 AND 3": 8,
     "avg(x * 2) AS m FROM visits WHERE x * 2 BETWEEN 0 AND 8": 8,
     "avg(x * 2) AS m FROM visits WHERE x * 2 < 8 AND x * 2 > 2": 6,
 }  # fmt: skip
@@ -69,3 +81,31 @@ def test_what_was_answered_before_is_not_charged_again(tmp_path: Path, rest: str
     select = f"SELECT avg({DAYS}) AS m FROM visits{rest}"
     with loaded(tmp_path, declared=True) as found:
         check_found_again(found, select, 3)
+
+
+@pytest.mark.some(8)
+@pytest.mark.parametrize("number", [3, 4])
+@pytest.mark.parametrize("rest", ["", f" WHERE {DAYS} BETWEEN 0 AND 3", " JOIN users ON person = id"])
+@pytest.mark.parametrize(
+    "value", [f"avg({DAYS} + 1)", f"stddev(({DAYS}) / 365.25)", f"sum({DAYS} + 1)", "avg(b::DATE - da)"]
+)
+def test_what_was_answered_of_wrapped_differences_is_not_charged_again(
+    tmp_path: Path, value: str, rest: str, number: int
+) -> None:
+    with loaded(tmp_path, declared=True) as found:
+        check_found_again(found, f"SELECT {value} AS m FROM visits{rest}", number)
+
+
+@pytest.mark.some(2)
+@pytest.mark.parametrize("number", [3, 4])
+@pytest.mark.parametrize(
+    "select",
+    [
+        "sum(db - da + 1) AS m FROM visits JOIN users ON person = id WHERE db - da <= 3 AND sex = 'f'",
+        "avg(d) AS m FROM (SELECT db - da + 1 AS d, person FROM visits WHERE db - da < 4) JOIN users ON person = id",
+        "sex, avg(d + 1) AS m FROM (SELECT db - da AS d, person FROM visits) JOIN users ON person = id GROUP BY sex",
+    ],
+)
+def test_what_was_answered_of_them_in_joins_is_not_charged_again(tmp_path: Path, select: str, number: int) -> None:
+    with loaded(tmp_path, declared=True) as found:
+        check_found_again(found, f"SELECT {select}", number)
