@@ -47,7 +47,8 @@ def order_note(request: Request) -> str | None:
 
     Privacy: depends on public facts only.
     """
-    attributes = link_attributes(request) if request.function == "dp_links" else request.attributes
+    of_links = "references" in dict(request.options)
+    attributes = link_attributes(request) if of_links else request.attributes
     said, apart = orders(request), [one.name for one in request.differences]
     notes = [f"{upper} never below {lower}" for lower, upper, _ in said]
     notes = [", ".join(notes)] if notes else []
