@@ -9,6 +9,7 @@ from typing import Any
 from duckdb_dp.accounting.ledger import Dataset, Release
 from duckdb_dp.counting.encode import literal, quote
 from duckdb_dp.counting.engines.source import SCHEMA
+from duckdb_dp.domain.differences import DIFFERENCES
 from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.errors import DPError, as_sql, few
 from duckdb_dp.request import Request, units
@@ -235,12 +236,14 @@ def _of_links(
         for place, side in enumerate(link.sides)
         if _bounded(link, place)
     )
+    # What is compared are columns, and the differences of two are none.
+    options = {name: value for name, value in asked.options if name != DIFFERENCES}
     request = replace(
         asked,
         function=FUNCTION.name,
         attributes=(*(a for a in asked.attributes if a.name not in tags), *degrees),
         mechanism="distance",
-        options=tuple(sorted({**dict(asked.options), "degrees": len(degrees), "exact": exact, "links": named}.items())),
+        options=tuple(sorted({**options, "degrees": len(degrees), "exact": exact, "links": named}.items())),
     )
     left, right = (replace(side, believed=True) for side in link.sides)
     link = replace(link, request=request, sides=(left, right))

@@ -57,6 +57,8 @@ def test_lengths_of_stay_depend_on_the_kind(exact: Loaded, type_: str, declared:
     noisy(exact)
     exact("CREATE TABLE made AS FROM dp_synthesize('stays', rho := 10)")
     assert exact("SELECT count(*) FROM made WHERE last < first") == [(0,)]
+    assert exact("SELECT count(*) > 0 FROM dp_quality('stays', 'made', rho := 1)") == [(True,)]
+    assert exact("FROM dp_release(1)")
     assert distance(exact, 86400 if type_ == "DATE" else 1) < 0.15
     ((real, drawn),) = exact("SELECT (SELECT count(last) FROM stays), (SELECT count(last) FROM made)")
     assert abs(real - drawn) < 90
@@ -95,6 +97,13 @@ def test_links_keep_how_long_they_last(exact: Loaded) -> None:
     assert "how far apart is measured too: last - first" in steps[-1][-1]
     assert exact("SELECT count(*) FILTER (last < first), count(*) > 2500 FROM syn.loans") == [(0, True)]
     assert distance(exact, 86400, "syn.loans") < 0.3
+    scores = exact(
+        "FROM dp_quality('loans', 'syn.loans', synthetic := {'users': 'syn.users', 'books': 'syn.books'}, rho := 1)"
+    )
+    assert not any("-" in str(row[5]) for row in scores)
+    assert "first" in str(scores)
+    ((number,),) = exact("SELECT max(release) FROM dp_releases() WHERE function = 'dp_links'")
+    assert exact(f"SELECT count(*) FROM dp_release({number}) WHERE last < first") == [(0,)]
 
 
 def test_rows_from_before_are_paid_for(exact: Loaded) -> None:
