@@ -49,7 +49,7 @@ def distance(found: Loaded, unit: int, table: str = "made") -> float:
     return sum(abs(real.get(key, 0) - drawn.get(key, 0)) for key in real.keys() | drawn.keys())
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("declared", DECLARED)
 @pytest.mark.parametrize("type_", TYPES)
 def test_lengths_of_stay_depend_on_the_kind(exact: Loaded, type_: str, declared: str) -> None:

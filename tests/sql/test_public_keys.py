@@ -68,6 +68,7 @@ def test_links_from_before_are_paid_for(exact: Loaded) -> None:
     assert exact.charges() == charges + 1
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     "column",
     [
