@@ -63,7 +63,7 @@ BY_REFERENCE = "by_reference"
 NUMBERED = "numbered"
 """No argument of users': full names of tables -> the declared columns that are no attributes in the call, but numbers."""
 PUBLIC_KEYS = "public_keys"
-"""No argument of users': false where keys of small public tables are no attributes of their rows."""
+"""No argument of users': whether keys of small public tables are attributes of their rows, as the synthetic ones are copies."""
 OWN_KEY = "own_key"
 """No argument of users': the columns that identify the rows of the child table."""
 
@@ -205,7 +205,7 @@ def _link_of(session: Session, dataset: Dataset, arguments: Arguments, place: Pl
     numbered: Mapping[Name, Sequence[str]] = arguments.get(NUMBERED) or {}
     also: Mapping[Name, Sequence[Attribute]] = arguments.get(ALSO) or {}
     further: Mapping[Name, tuple[JoinedColumns, ...]] = arguments.get(BY_REFERENCE) or {}
-    keyed = bool(arguments.get(PUBLIC_KEYS, True)) and word(arguments, "method", DEFAULT) == DEFAULT
+    keyed = bool(arguments.get(PUBLIC_KEYS)) and word(arguments, "method", DEFAULT) == DEFAULT
     name = (dataset.catalog, dataset.schema, dataset.name)
     not_own = numbered.get(name, ())
     every = dp_synthesize.attributes_of(session, dataset, {dp_synthesize.ALSO: also.get(name, ())})

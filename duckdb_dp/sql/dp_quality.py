@@ -227,7 +227,7 @@ def _of_links(
     exact: bool,
 ) -> Scored:
     cost = _cost(dataset, arguments, exact=exact)
-    link = dp_links.link_of(session, dataset, {**arguments, "method": None, dp_links.PUBLIC_KEYS: False}, place, cost)
+    link = dp_links.link_of(session, dataset, {**arguments, "method": None}, place, cost)
     link = dp_links.located(session, link, [place])
     asked = link.request
     tags = {f"{side.role}.{tag}" for side in link.sides for tag in TAGS}

@@ -198,6 +198,7 @@ def _steps(
             dp_links.NUMBERED: schema.numbered,
             dp_links.ALSO: schema.also,
             dp_links.BY_REFERENCE: schema.joined,
+            dp_links.PUBLIC_KEYS: True,
             dp_links.BELIEVED: any(r.key in by_name[r.parent].believed for r in known),
             **fresh,
         }
@@ -233,6 +234,7 @@ def _steps(
             dp_links.OWN_KEY: by_number or own,
             dp_links.ALSO: schema.also,
             dp_links.BY_REFERENCE: schema.joined,
+            dp_links.PUBLIC_KEYS: True,
             dp_links.BELIEVED: reference.key in by_name[reference.parent].believed,
             **fresh,
         }

@@ -45,14 +45,29 @@ def attributes(session: Session, table: Table, leave: Collection[str]) -> tuple[
 def small_key(session: Session, table: Table, key: Sequence[str]) -> tuple[Attribute, ...]:
     """The key of a public table of few rows as an attribute, so that links say which row they go to and not only what it is like.
 
-    None where it has several columns, or more values than an attribute that nobody declares may have.
+    None where it has several columns, more values than an attribute that nobody declares may have, or the same one in two rows.
 
     Privacy: reads public rows.
     """
-    if len(key) > 1:
+    if len(key) > 1 or not _once(session, table, key[0]):
         return ()
     found = _found(session, table, {name: table.columns[name] for name in key if name in table.columns})
     return tuple(attribute for attribute in found if attribute.kind == "values" and not attribute.nulls)
+
+
+def _once(session: Session, table: Table, key: str) -> bool:
+    """Whether no two public rows have the same key, by its bytes."""
+    text = f"encode({quote(key)}::VARCHAR)"
+    with session.looking() as cursor:
+        if cursor is None:
+            return False
+        try:
+            found = cursor.execute(
+                f"SELECT count({text}) = count(DISTINCT {text}) FROM {full_name(*table.name)}"
+            ).fetchone()
+        except duckdb.Error:
+            return False
+    return found == (True,)
 
 
 def of_key(session: Session, table: Table, reference: Reference, parent: Table) -> Attribute | None:

@@ -134,7 +134,8 @@ def links(
     chosen = Wanted(pairs=(), rho=own, groups=0, left_out=())
     classes: NumberClasses | None = None
     if link_attributes:
-        others = (*left.attributes, *right.attributes)
+        # What links have is measured by what rows are like: by which row it is each table would have few links.
+        others = tuple(name for side in sides for name in side.attributes if name != side.key)
         if unit is not None and isinstance(units := known[unit], Measured):
             asked = queryable.domain, link_attributes, others, own, units, queryable.rows
             classes = number_classes(units, queryable.rows)
