@@ -5,12 +5,16 @@ python benchmarks/accuracy/ordered.py [seeds]: L1 distances of 9,000 generated r
 
 import sys
 import tempfile
+from pathlib import Path
 from unittest.mock import patch
 
 import duckdb
 
 import duckdb_dp.testing
 from duckdb_dp.reconstruct import estimate
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from common import distance
 
 ROWS = """
 SET threads = 1; SELECT setseed(0.4); CREATE TABLE sales (grade INTEGER, shop INTEGER, day DATE, age INTEGER, amount INTEGER);
@@ -53,21 +57,8 @@ def main(seeds: int) -> None:
                         f"CREATE OR REPLACE TABLE made AS FROM dp_synthesize('sales', epsilon := {epsilon})"
                     )
                 for name, columns in DISTRIBUTIONS.items():
-                    sums[name] += distance(connection, columns) / seeds
+                    sums[name] += distance(connection, columns, "sales", "made") / seeds
             print(f"| {epsilon} | {way} | " + " | ".join(f"{value:.3f}" for value in sums.values()) + " |", flush=True)
-
-
-def distance(connection: duckdb.DuckDBPyConnection, columns: str) -> float:
-    """The L1 distance of the distributions of some columns, real and synthetic."""
-    found = [
-        {
-            row[:-1]: row[-1]
-            for row in connection.execute(f"SELECT {columns}, count(*) FROM {name} GROUP BY ALL").fetchall()
-        }
-        for name in ("sales", "made")
-    ]
-    real, made = ({key: n / sum(one.values()) for key, n in one.items()} for one in found)
-    return sum(abs(real.get(key, 0) - made.get(key, 0)) for key in real.keys() | made.keys())
 
 
 if __name__ == "__main__":

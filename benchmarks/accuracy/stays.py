@@ -9,12 +9,16 @@ dp_synthesize does, the same budget without the difference ('bins'), and without
 import itertools
 import sys
 import tempfile
+from pathlib import Path
 from unittest.mock import patch
 
 import duckdb
 
 import duckdb_dp.testing
 from duckdb_dp.sql import ordered_columns
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from common import distance
 
 ROWS = 10_000
 DAYS = {
@@ -60,19 +64,6 @@ def table(connection: duckdb.DuckDBPyConnection, case: str, *, checked: bool) ->
         )
 
 
-def distance(connection: duckdb.DuckDBPyConnection, columns: str) -> float:
-    """The L1 distance of the distributions of some columns, real and synthetic."""
-    found = [
-        {
-            row[:-1]: row[-1]
-            for row in connection.execute(f"SELECT {columns}, count(*) FROM {name} GROUP BY ALL").fetchall()
-        }
-        for name in ("stays", "made")
-    ]
-    real, made = ({key: n / sum(one.values()) for key, n in one.items()} for one in found)
-    return sum(abs(real.get(key, 0) - made.get(key, 0)) for key in real.keys() | made.keys())
-
-
 def scores(case: str, way: str, epsilon: float, seed: int) -> list[float]:
     """(mean of b - a, rows in the wrong order, L1 of ward x class of b - a, of the two bins, of each bin, mean L1 of all pairs)."""
     connection = duckdb.connect()
@@ -91,15 +82,15 @@ def scores(case: str, way: str, epsilon: float, seed: int) -> list[float]:
         **bins,
     }
     ((mean, wrong),) = connection.execute("SELECT avg(b - a), avg((b < a)::INTEGER) FROM made").fetchall()
-    pairs = [distance(connection, f"{cells[one]}, {cells[other]}") for one, other in PAIRS]
-    length = distance(connection, "ward, floor(log2(1 + greatest(b - a, 0)))")
+    pairs = [distance(connection, f"{cells[one]}, {cells[other]}", "stays", "made") for one, other in PAIRS]
+    length = distance(connection, "ward, floor(log2(1 + greatest(b - a, 0)))", "stays", "made")
     return [
         mean,
         wrong,
         length,
         pairs[-1],
-        distance(connection, bins["a"]),
-        distance(connection, bins["b"]),
+        distance(connection, bins["a"], "stays", "made"),
+        distance(connection, bins["b"], "stays", "made"),
         sum(pairs) / len(pairs),
     ]
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain.differences import DIFFERENCES, Difference, differences, looked_at
 from duckdb_dp.domain.domain import Attribute
+from duckdb_dp.domain.types.moments import Moment
 from duckdb_dp.errors import quoted
 from duckdb_dp.request import Request
 from duckdb_dp.synthesis.database import Table
@@ -56,7 +57,8 @@ def order_note(request: Request) -> str | None:
         notes.append(f"how far apart is measured too: {', '.join(apart)}")
     if request.schema != SCHEMA:
         known = {frozenset(pair[:2]) for pair in said}
-        between = differences(attributes, [(a.name, b.name) for a, b in itertools.combinations(attributes, 2)])
+        dated = [a.name for a in attributes if isinstance(a.dtype, Moment)]
+        between = differences(attributes, list(itertools.combinations(dated, 2)))
         free = [one for one in between if {one.low.name, one.high.name} not in known and _may_be_ordered(one)]
         notes += [
             f"if {one.high.name} is never below {one.low.name}, at_least := {quoted(one.low.name)} in its declaration keeps how far they "

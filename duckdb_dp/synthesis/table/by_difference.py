@@ -13,8 +13,8 @@ from duckdb_dp.synthesis.table.placed_cells import Cells
 TRIED, ROWS = 16, 2**16
 """Differences of its class that are tried for each row, and rows that are placed at once."""
 
-TOLD = 1 / 128
-"""The part of all values that is told from the next one at best."""
+TOLD = 128
+"""In how many parts all values are told apart at best, as noise hides smaller ones."""
 
 ROUNDS, LISTED = 64, 16
 """How often each row whose cells cannot be so far apart is tried with another one, and after how often rows are listed anew."""
@@ -29,13 +29,13 @@ class Apart:
         difference: of which columns.
         codes: its cell in each row; the last one is NULL.
         leaning: how the density of differences leans in each class, in [-1, 1], and 0 of NULL.
-        groups: in how many groups of neighbouring values each column was measured with the other one; None for each value.
+        groups: in how many groups of neighbouring values each column was measured with the other one; () where each value is one.
     """
 
     difference: Difference
     codes: Codes
     leaning: Array
-    groups: tuple[int, int] | None = None
+    groups: tuple[int, ...] = ()
 
 
 @final
@@ -62,11 +62,10 @@ class End:
             return value, value
         return self.known.low[self.cells[rows]], self.known.high[self.cells[rows]] - 1
 
-    def unsure(self, rows: Integers, groups: int | None) -> Array:
+    def unsure(self, rows: Integers, groups: int) -> Array:
         """Within how many units the value is known: in its cell or group, and in no part of all values that noise hides."""
         first, last = self.span(rows)
-        part = TOLD if groups is None else max(TOLD, 1 / groups)
-        found: Array = np.maximum(last - first, (self.known.high[-1] - self.known.low[0]) * part)
+        found: Array = np.maximum(last - first, (self.known.high[-1] - self.known.low[0]) / min(groups, TOLD))
         return found
 
     def put(self, rows: Integers, values: Array) -> None:
@@ -156,7 +155,7 @@ def _exchange(
 
 def _unsure(low: End, high: End, apart: Apart, rows: Integers) -> Array:
     """Within how many units both values together are known."""
-    one, other = apart.groups or (None, None)
+    one, other = apart.groups or (TOLD, TOLD)
     return low.unsure(rows, one) + high.unsure(rows, other)
 
 

@@ -30,6 +30,9 @@ DEFAULT = methods.Options()
 SHARES = "shares"
 """Note in a release's detail: its bins are stored as cell numbers with a share of the way through the bin."""
 
+UNMEASURED = (1, 1)
+"""In how many groups both attributes of a pair are told apart that was not measured."""
+
 ROUNDED = "rounded"
 """Note in a release's detail: its values are as coarse as ``counting.encode.decode`` makes them; without it they have all digits."""
 
@@ -126,17 +129,10 @@ def stored(
         attributes: of the columns.
         codes: their cells, and after them those of the request's differences.
         rng: random numbers.
-        groups: of each pair that was measured in groups of neighbouring values, how many of each; None: not known.
+        groups: as ``methods.groups``; None where that is not known.
 
     Privacy: post-processing.
     """
-
-    def grouped(low: str, high: str) -> tuple[int, int] | None:
-        found = None if groups is None else groups.get((low, high), groups.get((high, low), (1, 1)))
-        if not found:
-            return None
-        return (found[0], found[1]) if groups is None or (high, low) not in groups else (found[1], found[0])
-
     own, more = codes[: len(attributes)], codes[len(attributes) :]
     columns = [values(attribute, each, rng) for attribute, each in zip(attributes, own, strict=True)]
     apart = {
@@ -144,7 +140,7 @@ def stored(
             difference=one,
             codes=each,
             leaning=_leaning(one.attribute, each),
-            groups=grouped(one.low.name, one.high.name),
+            groups=() if groups is None else groups.get((one.low.name, one.high.name), UNMEASURED),
         )
         for one, each in zip(request.differences, more, strict=True)
     }

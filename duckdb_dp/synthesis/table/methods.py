@@ -216,9 +216,13 @@ def synthesize(
 
 
 def groups(detail: Mapping[str, Any]) -> dict[Clique, tuple[int, ...]]:
-    """Of each pair that was measured: in how many groups of neighbouring values of each; () where each value is one."""
-    found: dict[Clique, tuple[int, ...]] = {tuple(one): () for one in detail["measured"] if len(one) == 2}
-    return found | {(one[0], one[1]): tuple(one[2:]) for one in detail.get(GROUPED, ())}
+    """Of each pair that was measured, in both orders: in how many groups of neighbouring values of each; () where each value is one."""
+    found: dict[Clique, tuple[int, ...]] = {
+        pair: () for clique in detail["measured"] for pair in itertools.permutations(clique, 2)
+    }
+    for one, other, *counts in detail.get(GROUPED, ()):
+        found |= {(one, other): tuple(counts), (other, one): tuple(reversed(counts))}
+    return found
 
 
 Sample = Callable[[int], Codes]
