@@ -15,7 +15,7 @@ from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.sql import catalog, declarations, views
 from duckdb_dp.sql.arguments import Arguments, Place, candidates, name_parts
 from duckdb_dp.sql.external_tables import relation
-from duckdb_dp.sql.family import family
+from duckdb_dp.sql.family import Family, family
 from duckdb_dp.sql.registry import Function, Rows, register
 from duckdb_dp.sql.session import Session
 from duckdb_dp.sql.views import View
@@ -44,12 +44,10 @@ def rows(session: Session, arguments: Arguments, place: Place, _seen: str) -> Ro
     if dataset.schema == SCHEMA:  # or it is refused there, where its rows are asked
         relation(session, name, view.sql)
     owner = [views.apart(column, view.columns) for column in found.unit]
-    declared = NewMember(
-        name=name,
-        unit=plain_unit(owner) if owner else None,
-        max_rows=1 if not found.unit or view.single else _bound(asked, view),
-        view=query,
-    )
+    most = 1 if not found.unit or view.single else _bound(asked, view)
+    if asked is None and most is not None and _stored_rows(session, name, query) not in (None, most):
+        most = _earlier_rows(session, found, query)
+    declared = NewMember(name=name, unit=plain_unit(owner) if owner else None, max_rows=most, view=query)
     made = session.ledger.families.add_view(dataset, declared)
     before = session.declared(made)
     new = {
@@ -99,6 +97,23 @@ def _bound(asked: Any, view: View) -> int | None:
     if isinstance(asked, bool) or not isinstance(asked, int) or asked < 1:
         raise DPError(f"max_rows is {as_sql(asked)}; give a whole number of at least 1, or '{AUTO}'.")
     return asked
+
+
+def _stored_rows(session: Session, name: Name, query: str) -> int | None:
+    """How many rows of a unit count in the view that is declared under this name already; None where it is none, or another one."""
+    full = tuple(part.lower() for part in name)
+    for known in session.ledger.families.relations():
+        if (known.catalog.lower(), known.schema.lower(), known.name.lower()) == full:
+            return known.max_rows if known.member is not None and known.member.view == query else None
+    return None
+
+
+def _earlier_rows(session: Session, found: Family, query: str) -> int | None:
+    """How many an earlier version took by itself, which is no other declaration."""
+    from duckdb_dp.sql.same_conditions import in_form  # for import time: it brings sqlglot
+
+    with in_form(5):
+        return _bound(None, views.compiled(session, found, query, bounded=True))
 
 
 def _call(dataset: Dataset, column: str, type_: str) -> str:

@@ -64,7 +64,8 @@ def forms(session: Session, request: Request, arguments: Arguments) -> tuple[int
     sums = (one for part in request.direct for one in part.sums)
     wider = any(part.rows is not None or part.limit is not None for part in request.direct)
     wider = wider or any(one.kind == "quantile" for one in sums) or any(map(_said_of, request.direct))
-    latest = (*((4,) if any(map(_differs, request.direct)) else ()), *((3,) if wider else ()))
+    outer = has_sources(request) and any(_has_outer(part) for part in request.direct)
+    latest = (*((5,) if outer else ()), *((4,) if any(map(_differs, request.direct)) else ()), *((3,) if wider else ()))
     if not has_sources(request):
         return (*latest, 1) if request.direct else ()
     asked = str(arguments.get("sql", "GROUP OR"))
@@ -87,6 +88,11 @@ def _said_of(part: GroupedSums) -> bool:
         return True
     texts = [one.value for one in part.sums if one.value and not one.value.isidentifier()]
     return any(one in text for one in texts for text in (part.where, *(other.where for other in part.sums)))
+
+
+def _has_outer(part: GroupedSums) -> bool:
+    """Whether it reads a LEFT JOIN, whose table had all of a unit's rows for each row before it up to form 5."""
+    return part.source is not None and "LEFT JOIN" in part.source.sql
 
 
 def _differs(part: GroupedSums) -> bool:

@@ -22,12 +22,13 @@ _MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
 WHOLE = 2**31
 """Whole numbers below are INTEGER, so that a comparison with one of them has one type, whatever the other is."""
 
-NEWEST = 5
+NEWEST = 6
 """The form that requests have now. In form 1 conditions are as they are written, in their order; in form 2 those of one table are,
 decimals and negative numbers keep their BETWEEN, and equalities with several numbers are no IN. In both sums beside averages are of
 values less the middle of their bounds, whatever bounds them. Up to form 3 quantiles of declared columns have cells beyond what
 conditions allow, all SELECTs of a list the bound of the one with most rows, and the largest groups that are found 'other' among them.
-Up to form 4 what is worked out of a difference of dates has the bounds of their declarations, whatever conditions say of it."""
+Up to form 4 what is worked out of a difference of dates has the bounds of their declarations, whatever conditions say of it.
+Up to form 5 each row before a LEFT JOIN has all rows of its table that a unit may have."""
 
 _DECIMAL = re.compile(r"\d{1,15}\.\d{1,15}")
 

@@ -15,7 +15,7 @@ from duckdb_dp.domain.row_expressions import checked
 from duckdb_dp.errors import identifier
 from duckdb_dp.sql import epochs, overflows
 from duckdb_dp.sql.distinct_units import one_or_null
-from duckdb_dp.sql.owned import canonical, literals, names, nested, sets, units, windows
+from duckdb_dp.sql.owned import canonical, literals, names, nested, outer_rows, sets, units, windows
 from duckdb_dp.sql.owned.equal_values import settled
 from duckdb_dp.sql.owned.joins import Settling
 from duckdb_dp.sql.owned.relations import Condition, Field, Item, Joined, Most, Relation, Scope, Tag, Written, as_item
@@ -296,7 +296,7 @@ class Compiler:
         columns = None if values is None else [column for value in values for column in value.find_all(exp.Column)]
         settled = Settling(self, joined)
         wanted = None if columns is None or any(not c.table for c in columns) else settled.determining(columns)
-        return settled.joining.most(wanted, self.tables.counted)
+        return outer_rows.most(settled.joining, wanted, self.tables.counted)
 
     def _keys(
         self,

@@ -108,6 +108,13 @@ class Most:
         """That of a join in which each row of one has the other's rows."""
         return Most(rows=self.rows * other.rows, of=(*self.of, *other.of), public=self.public or other.public)
 
+    def plus(self, other: "Most", table: str) -> "Most":
+        """That of a LEFT JOIN, of the rows that have one of its table and of those that have none."""
+        rows, public = self.rows + other.rows, self.public or other.public
+        return Most(
+            rows=rows, of=((f"LEFT JOIN {table} ({self}, or {str(other) or 1} without one)", rows),), public=public
+        )
+
     def first(self, rows: int | None) -> "Most":
         """That of the first rows of each unit, so many; None for all."""
         if rows is None or rows >= self.rows:

@@ -65,7 +65,7 @@ class Joining:
                 return [((item.alias, at), other) for at in sorted(key) if (other := fixed[at]) is not None]
         return None
 
-    def most(self, wanted: Iterable[str] | None, read: Count) -> Most | None:
+    def most(self, wanted: Iterable[str] | None, read: Count, missing: Sequence[Item] = ()) -> Most | None:
         """The most rows that one unit has; of some tables alone, the most different ones. None where a table's own are not bounded.
 
         A row of the tables that are taken has, of the next one, at most one row where a key of it is fixed by them; of a public table
@@ -74,6 +74,7 @@ class Joining:
         Args:
             wanted: the aliases of these tables; all by default.
             read: counts public rows.
+            missing: tables of LEFT JOINs that have no row there, whose columns are NULL.
         """
         ends = set(range(len(self.items))) if wanted is None else {self._places[alias] for alias in wanted}
 
@@ -82,7 +83,7 @@ class Joining:
             if item.relation.owned:
                 most = item.relation.most
                 return None if most is None else most.first(self._first(item))
-            rows = max(1, read(self.counted(item, self._at(settled))))
+            rows = max(1, read(self.counted(item, [*missing, *self._at(settled)])))
             return Most(rows=rows, of=((item.relation.called, rows),) if rows > 1 else (), public=rows > 1)
 
         def believed(place: int, key: frozenset[str]) -> Most:
@@ -92,7 +93,7 @@ class Joining:
             columns = ", ".join(identifier(field.name) for field in relation.fields if field.at in key)
             return Most(of=((f"{relation.called} (by {columns}, as declared)", 1),))
 
-        return self.least(ends, Most(), more, believed=believed)
+        return self.least(ends, Most(), more, missing, believed=believed)
 
     def least(
         self,
