@@ -125,7 +125,7 @@ REFUSED = {
     "of one of two": "SELECT c, count(*) AS n FROM (SELECT movie_id AS c FROM ratings UNION ALL SELECT stars FROM ratings) GROUP BY c",
     "of another key": "SELECT c, count(*) AS n FROM (SELECT land AS c FROM ratings UNION ALL SELECT secret FROM ratings) GROUP BY c",
     "of a table that is not public": "WITH r AS (SELECT secret FROM ratings) SELECT secret, count(*) AS n FROM r GROUP BY secret",
-    "with totals": "WITH r AS (SELECT land FROM ratings) SELECT land, count(*) AS n FROM r GROUP BY ROLLUP (land)",
+    "with totals, where no constraint keeps it": "WITH u AS (SELECT nation FROM scores) SELECT nation, count(*) AS n FROM u GROUP BY ROLLUP (nation)",
     "with a group of rows without one": "SELECT coalesce(land, '-') AS c, count(*) AS n FROM (SELECT land FROM ratings) GROUP BY c",
 }  # fmt: skip
 

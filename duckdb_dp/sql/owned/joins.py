@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NoReturn, final
 from sqlglot import exp
 
 from duckdb_dp.errors import DPError, identifier
+from duckdb_dp.sql.owned import outer_rows
 from duckdb_dp.sql.owned.fan_out import limit
 from duckdb_dp.sql.owned.relations import Condition, Item, Joined, as_item, atom
 from duckdb_dp.sql.owned.rows import Joining
@@ -146,7 +147,8 @@ class Settling:
         if not known:
             raise DPError(
                 "a LEFT JOIN from public rows to protected ones, or the same as a RIGHT JOIN, keeps a row or not because of many units; "
-                "use an inner join, as groups without rows are returned anyway, or EXISTS."
+                "by columns of public tables ask count(x), sum(x) or avg(x) of a column of the protected ones, and not count(*), or use "
+                "an inner join, as groups without rows are returned anyway, or EXISTS."
             )
         equal = self._equal(*item.on)
         member = item.relation.member
@@ -244,13 +246,14 @@ class Settling:
     def joining(self) -> Joining:
         """How the rows are joined, now that the conditions are resolved."""
         compiler, joined = self._compiler, self._joined
-        return Joining(
+        written = Joining(
             items=joined.items,
             conditions=joined.conditions,
             equal=lambda more: self._equal(*more),
             source=as_item,
             condition=compiler.condition,
         )
+        return outer_rows.found(written)
 
     def _refuse(self, item: Item, other: Item) -> NoReturn:
         family = self._compiler.tables.family

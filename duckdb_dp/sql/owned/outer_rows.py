@@ -6,15 +6,13 @@ from typing import final
 
 from sqlglot import exp
 
+from duckdb_dp.sql.owned.public_rows import operands
 from duckdb_dp.sql.owned.relations import Condition, Item, Most
 from duckdb_dp.sql.owned.rows import Count, Joining
 from duckdb_dp.sql.same_conditions import form
 
 _APART = 4
 """Of how many tables rows with and without one are counted apart: each makes three times as many bounds to compare."""
-
-_COMPARED = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between, exp.In, exp.Like)
-"""Conditions that do not hold where their first operand is NULL, or, of comparisons, their second one."""
 
 
 def most(joining: Joining, wanted: Set[str] | None, read: Count) -> Most | None:
@@ -32,6 +30,14 @@ def most(joining: Joining, wanted: Set[str] | None, read: Count) -> Most | None:
     several = [one.alias for one in joining.items if one.join == "LEFT" and one.relation.owned and not _single(one)]
     # Of requests of earlier versions each row has all rows of the table.
     return _Apart(wanted, read).most(joining, (), several[:_APART] if form() >= 6 else [])
+
+
+def found(joining: Joining) -> Joining:
+    """The same joins, where LEFT JOINs of public tables are inner ones if conditions leave out the rows that have none of theirs."""
+    for item in joining.items if form() >= 6 else ():
+        if item.join == "LEFT" and not item.relation.owned and not _may_miss(joining, item):
+            joining = _there(joining, item)
+    return joining
 
 
 def _single(item: Item) -> bool:
@@ -89,9 +95,7 @@ def _may_miss(joining: Joining, item: Item) -> bool:
     def refuses(node: exp.Expr) -> bool:
         if isinstance(node, exp.Not):
             return _null(node.this.unnest(), item) is not None
-        if not isinstance(node, _COMPARED):
-            return False
-        return any(_column(one, item) is not None for one in _operands(node))
+        return any(_column(one, item) is not None for one in operands(node))
 
     return not any(map(refuses, _plain(joining.conditions)))
 
@@ -99,7 +103,7 @@ def _may_miss(joining: Joining, item: Item) -> bool:
 def _is_missed(joining: Joining, item: Item, missing: Sequence[Item]) -> bool:
     """Whether there are these rows alone: a column has to be NULL that is not in any row that is joined, or is compared with NULL."""
     known = {field.at for field in item.relation.fields if not field.nullable}
-    for one in (one for node in _plain(item.on) if isinstance(node, _COMPARED) for one in _operands(node)):
+    for one in (one for node in _plain(item.on) for one in operands(node)):
         if any(_column(one, other) is not None for other in missing):
             return True
         if (at := _column(one, item)) is not None:
@@ -109,11 +113,6 @@ def _is_missed(joining: Joining, item: Item, missing: Sequence[Item]) -> bool:
 
 def _plain(conditions: Sequence[Condition]) -> list[exp.Expr]:
     return [one.node.unnest() for one in conditions if one.scope is None]
-
-
-def _operands(node: exp.Expr) -> list[exp.Expr]:
-    """What a comparison does not hold for where it is NULL."""
-    return [node.this, node.expression] if isinstance(node, exp.Binary) else [node.this]
 
 
 def _column(node: exp.Expr, item: Item) -> str | None:

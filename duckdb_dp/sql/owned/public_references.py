@@ -7,14 +7,9 @@ from sqlglot import exp
 
 from duckdb_dp.sql.owned.compiler import Compiler, key_alias
 from duckdb_dp.sql.owned.joins import Settling
+from duckdb_dp.sql.owned.public_rows import STRICT
 from duckdb_dp.sql.owned.relations import Condition, Field, Item, Joined, Referred, Scope, atom
 from duckdb_dp.sql.owned.ties import Equalities, key
-
-_STRICT = (
-    exp.Column, exp.Identifier, exp.Literal, exp.Paren, exp.Neg, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.Cast,
-    exp.DataType,
-)  # fmt: skip
-"""What is NULL where a column in it is."""
 
 
 @final
@@ -22,7 +17,8 @@ class Keys:
     """Columns that a SELECT groups by, with the keys of public tables that stand for them.
 
     Rows whose reference is NULL, or leads nowhere, are in no group, as rows are whose value is not declared. Where an outer join may
-    leave the column out, NULL is a group, as it is in SQL: of rows that it left out, and of those whose reference is NULL.
+    leave the column out, NULL is a group, as it is in SQL: of rows that it left out, and of those whose reference is NULL. So it is where
+    groups have totals, as of ROLLUP, in which all rows are.
 
     Args:
         compiler: compiles the SELECT.
@@ -42,8 +38,9 @@ class Keys:
             keys: (name, expression) of what it groups by, as it is written.
         """
         joined, found = scope.joined, list[Condition]()
-        if not self._wanted or not _without_totals(self._select):
+        if not self._wanted:
             return []
+        totals = _has_totals(self._select)
         plain = [one for one in keys if not _has_query(one[1], scope)]
         values = [resolved(self._compiler, scope, *one) for one in plain]
         Settling(self._compiler, joined).resolve_plain()
@@ -56,11 +53,13 @@ class Keys:
             ):
                 continue
             left = self._left(column, field)
-            to = next((one for one in field.refers if one.enforced or not left), None)
+            to = next((one for one in field.refers if one.enforced or not (left or totals)), None)
             if to is None:
                 continue
             item = None if left else self._beside(joined, column, to)
             if item is None:
+                # Totals are of all rows: those without a key are a group, as those are that an outer join leaves out.
+                left = left or (totals and field.nullable)
                 item = self._compiler.put(self._compiler.tables.public(to.parent), "LEFT" if left else "")
                 equal = Condition(node=exp.EQ(this=atom(item.alias, to.key), expression=column.copy()))
                 (item.on if left else found).append(equal)
@@ -104,10 +103,10 @@ def of_columns(compiler: Compiler, values: Mapping[str, exp.Expr]) -> dict[str, 
     return {name: value.sql("duckdb") for name, value, field in fields if field is not None and field.refers}
 
 
-def _without_totals(select: exp.Select) -> bool:
-    """Whether no group has rows without a key, as those of ROLLUP have."""
+def _has_totals(select: exp.Select) -> bool:
+    """Whether some groups are of all values of a key, as those of ROLLUP are."""
     group = select.args.get("group")
-    return group is not None and group.find(exp.Cube, exp.Rollup, exp.GroupingSets) is None
+    return group is not None and group.find(exp.Cube, exp.Rollup, exp.GroupingSets) is not None
 
 
 def _has_query(node: exp.Expr, scope: Scope) -> bool:
@@ -121,7 +120,7 @@ def _alone(column: exp.Column, values: Sequence[exp.Expr], *, all_known: bool) -
     if column in values or not all_known:
         return column in values
     return all(
-        isinstance(node, _STRICT) for value in values if column in value.find_all(exp.Column) for node in value.walk()
+        isinstance(node, STRICT) for value in values if column in value.find_all(exp.Column) for node in value.walk()
     )
 
 

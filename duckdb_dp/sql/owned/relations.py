@@ -270,13 +270,11 @@ class Source:
         alias: its name in small letters.
         columns: (name, expression), in order.
         table: of a table its name, in small letters.
-        nullable: whether an outer join may leave it out.
     """
 
     alias: str
     columns: list[tuple[str, exp.Expr]]
     table: tuple[str, ...] = ()
-    nullable: bool = False
 
 
 @final

@@ -71,7 +71,7 @@ class Reading:
             on = [Condition(node=one, scope=scope) for one in conjuncts(join.args.get("on"))]
             on += self._using(join, left, own)
             if side:
-                self._outer(side, before, on)
+                self._outer(side, on)
             else:
                 scope.joined.conditions += on
 
@@ -102,20 +102,15 @@ class Reading:
         found = exp.Exists(this=inner)
         return exp.Not(this=found) if join.kind == "ANTI" else found
 
-    def _outer(self, side: str, before: int, on: list[Condition]) -> None:
+    def _outer(self, side: str, on: list[Condition]) -> None:
         """The last source is that of an outer join; a RIGHT JOIN of two is the LEFT JOIN of them the other way round."""
-        scope, joined = self._scope, self._scope.joined
+        joined = self._scope.joined
         if side == "RIGHT":
             joined.items.reverse()
-            optional = scope.sources[:before]
-        else:
-            optional = scope.sources[before:] if side == "LEFT" else scope.sources
         joined.items[-1].join = "FULL" if side == "FULL" else "LEFT"
         joined.items[-1].on = on
         if side == "FULL":
             joined.items[0].join = "FULL"
-        for source in optional:
-            source.nullable = True
 
     def _using(self, join: exp.Join, left: Columns, own: Columns) -> list[Condition]:
         """The equalities of USING and NATURAL, whose columns stand for both sides."""

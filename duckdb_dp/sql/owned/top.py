@@ -10,11 +10,11 @@ from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.errors import DPError
 from duckdb_dp.grouped_sums import Source
 from duckdb_dp.sql import unlisted
-from duckdb_dp.sql.owned import condition_values, names, nested, public_groups, public_references
+from duckdb_dp.sql.owned import condition_values, names, nested, public_groups, public_references, public_rows
 from duckdb_dp.sql.owned.compiler import Compiler, key_alias
 from duckdb_dp.sql.owned.fan_out import check_work
 from duckdb_dp.sql.owned.lookups import lookup
-from duckdb_dp.sql.owned.relations import Most, Scope, Tag, atom
+from duckdb_dp.sql.owned.relations import Condition, Most, Scope, Tag, atom
 from duckdb_dp.sql.owned.syntax import GROUPED, has_aggregate, refuse
 from duckdb_dp.sql.owned.tables import Read, Tables
 from duckdb_dp.sql.owned.ties import determines, key_tags
@@ -114,7 +114,7 @@ class _Top:
         inner = select.copy()
         for word in ("group", "having", "order", "limit"):
             inner.set(word, None)
-        scope = compiler.scope(inner, None, {}, lambda scope: self._parents.join(scope, self._keys))
+        scope = compiler.scope(inner, None, {}, self._join)
         joined = scope.joined
         if joined.owner is None:
             refuse(select, "reads public tables alone: run it as it is, at no cost")
@@ -155,6 +155,11 @@ class _Top:
                 f"the join may give a row of '{family.dataset.name}' several rows, and every row is a unit of its own; join tables by "
                 "their PRIMARY KEY, or by a subquery with GROUP BY, or protect the table with a unit."
             )
+
+    def _join(self, scope: Scope) -> list[Condition]:
+        """Read the joins of FROM as they matter here, and join public tables for their keys."""
+        public_rows.join(scope, self._select, [key for _, key in self._keys])
+        return self._parents.join(scope, self._keys)
 
     # Columns of the relation
 
