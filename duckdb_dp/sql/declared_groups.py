@@ -39,6 +39,8 @@ _WRITTEN = {"DAY": "aAbBdgGjmuUVwWxyY%", "HOUR": "HIp", "MINUTE": "M", "SECOND":
 
 _FORMAT = re.compile("%-?(.)", re.DOTALL)
 
+_MIDNIGHT = re.compile(r"\d{4}-\d{2}-\d{2}( 00:00:00)?", re.ASCII)
+
 _ORDERED = (exp.LT, exp.LTE, exp.GT, exp.GTE, exp.EQ)
 
 
@@ -276,6 +278,8 @@ def _unit(column: exp.Expr) -> str | None:
         return "DAY"
     if isinstance(parent, exp.TimeToStr):
         return _written(parent.args.get("format"))
+    if isinstance(parent, exp.DateBin):
+        return _width(parent)
     unit: str | exp.Expr | None = None
     if isinstance(parent, exp.TimestampTrunc | exp.DateTrunc):
         unit = parent.args.get("unit")
@@ -286,6 +290,18 @@ def _unit(column: exp.Expr) -> str | None:
     elif isinstance(parent, exp.Anonymous):
         unit = parent.expressions[0] if parent.name.lower() in ("date_part", "datepart") else parent.name
     name = "" if unit is None else unit.upper() if isinstance(unit, str) else unit.name.upper()
+    return "DAY" if name in _OF_DAYS else name if name in UNITS else None
+
+
+def _width(bucket: exp.DateBin) -> str | None:
+    """The unit of the width of a time_bucket, whose buckets start where a unit does: from a day on, where an origin is given."""
+    width, origin = bucket.this, bucket.args.get("unit")
+    origin = origin.this if isinstance(origin, exp.Cast) else origin
+    from_day = origin is None or (isinstance(origin, exp.Literal) and _MIDNIGHT.fullmatch(origin.name))
+    number = width.this if isinstance(width, exp.Interval) else None
+    if not from_day or not isinstance(number, exp.Literal) or not number.name.isdigit():
+        return None
+    name = width.text("unit").upper().removesuffix("S")
     return "DAY" if name in _OF_DAYS else name if name in UNITS else None
 
 

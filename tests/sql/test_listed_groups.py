@@ -5,8 +5,10 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from sqlglot import parse_one
 
 import duckdb_dp.testing
+from duckdb_dp.sql.declared_groups import finest_unit
 from tests.conftest import Loaded
 
 TABLE = """
@@ -35,6 +37,10 @@ LISTED = [
     ("strftime(ts::DATE, '%d')", "ts BETWEEN '2024-01-02' AND '2024-01-07 20:00'"),
     ("strftime(ts, '%d %H')", "ts >= '2024-01-01' AND ts < '2024-01-01 01:00'"),
     ("strftime(ts, '%Y-%m')", "ts BETWEEN '2024-01-02' AND '2024-02-07 20:00'"),
+    ("time_bucket(INTERVAL '7 days', ts)", "ts BETWEEN '2024-01-02' AND '2024-02-07'"),
+    ("time_bucket(INTERVAL 2 WEEK, ts, TIMESTAMP '2024-01-01')", "ts BETWEEN '2024-01-02' AND '2024-02-07'"),
+    ("time_bucket(INTERVAL 1 MONTH, day)", "day BETWEEN '2024-01-02' AND '2024-03-07'"),
+    ("time_bucket(INTERVAL '14 hours', ts)", "ts >= '2024-01-01' AND ts < '2024-02-07'"),
     ("date_trunc('month', day)", "day BETWEEN '2024-01-02' AND '2024-03-07'"),
     ("tm", "tm IN ('08:00', '09:00:00')"),
     ("tm", "tm = TIME '08:00:00'"),
@@ -56,6 +62,32 @@ def exact(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     connection.execute(f"CALL dp_protect('t', epsilon := 1000, delta := 1e-9{request.param})")
     yield Loaded(connection, folder)
     connection.close()
+
+
+BUCKETS = [
+    "INTERVAL '90 minutes', ts", "INTERVAL '3 hours', ts", "INTERVAL '1 day', ts", "INTERVAL '10 days', ts, DATE '2023-12-31'",
+    "INTERVAL '1 week', ts, TIMESTAMP '2024-01-02 00:00:00'", "INTERVAL '1 quarter', ts", "INTERVAL '1 year', ts", "INTERVAL 45 MINUTE, ts",
+]  # fmt: skip
+WIDE = [
+    "INTERVAL '1 day', ts, TIMESTAMP '2024-01-01 12:30'",
+    "INTERVAL '1 day', ts, INTERVAL '90 minutes'",
+    "INTERVAL '1 day 30 minutes', ts",
+]
+
+
+@pytest.mark.some(3)
+@pytest.mark.parametrize("bucket", BUCKETS)
+def test_every_row_is_in_a_bucket_of_its_own(exact: Loaded, bucket: str) -> None:
+    """Of all moments of some days, of which each starts in another part of a bucket."""
+    key = f"time_bucket({bucket})"
+    select = f"SELECT {key} AS g, count(*) AS n FROM t WHERE ts >= '2024-01-01 05:00' AND ts < '2024-01-09' GROUP BY g"
+    found = {g: round(n) for g, n, *_ in exact("FROM dp_sql(?, epsilon := 3)", [select]) if n}
+    assert found == dict(exact(select))
+
+
+@pytest.mark.parametrize("bucket", WIDE)
+def test_buckets_that_start_within_a_unit_are_not_listed(bucket: str) -> None:
+    assert finest_unit(parse_one(f"time_bucket({bucket})", dialect="duckdb"), "ts") is None
 
 
 @pytest.mark.some(2)
