@@ -328,7 +328,7 @@ class UnknownAttribute(DPError):  # noqa: N818  what it says of a name
             full = f"'{table[0]}'.{full}"
             hint = (
                 f" Declare it: CALL dp_attribute({table[1]}, {quoted(name)}, ...) with {DOMAINS}; "
-                f"CALL dp_attributes({table[1]}) lists what each column needs."
+                f"CALL dp_attributes({table[1]}) declares what constraints list, and shows what each other column needs."
             )
         spelling = {one.lower(): one for one in self.declared}
         import difflib  # for import time: most names are declared

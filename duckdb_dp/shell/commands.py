@@ -16,7 +16,7 @@ HELP = """\
 Statements end with ';' and may span lines. Everything DuckDB knows works, and the dp_ functions:
 
   declare   CALL dp_protect('people', epsilon := 3, delta := 1e-9);
-            CALL dp_attributes('people');   lists what each column needs; many at once, from a file, to a file:
+            CALL dp_attributes('people');   declares what constraints list, and shows the rest; many at once, from a file, to a file:
             CALL dp_attributes('people', {'age': [0, 18, 65], 'sex': ['f', 'm']}, save := 'domain.toml');
             CALL dp_attributes('people', 'domain.toml');
   plan      FROM dp_explain('people', 'all 2-way', epsilon := 0.5);         costs nothing
