@@ -14,6 +14,7 @@ from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.domain.predicate import cells_that_may
 from duckdb_dp.errors import DPError, brief, few, first_line, identifier
 from duckdb_dp.grouped_sums import Label
+from duckdb_dp.sql.same_conditions import form
 from duckdb_dp.sql.typed import alone
 
 MAX_CELLS = 65_536
@@ -38,20 +39,25 @@ class Keys:
     texts: list[str] = field(default_factory=list)
     cliques: list[tuple[str, ...]] = field(default_factory=list)
     plain: list[bool] = field(default_factory=list)
+    _bare: list[str] = field(default_factory=list)
 
     def add(self, node: exp.Expr, clique: tuple[str, ...]) -> int:
         """The number of a checked expression, which is added where it is new."""
         text = node.sql("duckdb")
         if text not in self.texts:
             self.texts.append(text)
+            self._bare.append(node.unnest().sql("duckdb"))
             self.cliques.append(clique)
             self.plain.append(isinstance(node, exp.Column))
         return self.texts.index(text)
 
     def find(self, node: exp.Expr) -> int | None:
-        """The number of a checked expression; None where it is not grouped by."""
+        """The number of a checked expression, in whatever parentheses; None where it is not grouped by."""
         text = node.sql("duckdb")
-        return self.texts.index(text) if text in self.texts else None
+        if text in self.texts:
+            return self.texts.index(text)
+        bare = node.unnest().sql("duckdb")  # which requests of earlier versions show as an expression of the group
+        return self._bare.index(bare) if form() >= 6 and bare in self._bare else None
 
 
 @final

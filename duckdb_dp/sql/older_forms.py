@@ -64,8 +64,12 @@ def forms(session: Session, request: Request, arguments: Arguments) -> tuple[int
     sums = (one for part in request.direct for one in part.sums)
     wider = any(part.rows is not None or part.limit is not None for part in request.direct)
     wider = wider or any(one.kind == "quantile" for one in sums) or any(map(_said_of, request.direct))
-    outer = has_sources(request) and any(_has_outer(part) for part in request.direct)
-    latest = (*((5,) if outer else ()), *((4,) if any(map(_differs, request.direct)) else ()), *((3,) if wider else ()))
+    wrapped = any(map(_has_outer, request.direct)) or any(one.values for part in request.direct for one in part.labels)
+    latest = (
+        *((5,) if wrapped else ()),
+        *((4,) if any(map(_differs, request.direct)) else ()),
+        *((3,) if wider else ()),
+    )
     if not has_sources(request):
         return (*latest, 1) if request.direct else ()
     asked = str(arguments.get("sql", "GROUP OR"))
@@ -118,7 +122,11 @@ def _has_joins(session: Session, function: str) -> bool:
 def _has_respelt(request: str) -> bool:
     respelt = _RESPELT.search(request) or _RESPELT_AGAIN.search(request) or NUMBERED.search(request)
     return _CANONICAL in request and (
-        respelt is not None or '"quantile"' in request or '"number":2' in request or '"limit":null' not in request
+        respelt is not None
+        or '"quantile"' in request
+        or '"number":2' in request
+        or '["",' in request
+        or '"limit":null' not in request
     )
 
 

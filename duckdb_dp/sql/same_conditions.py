@@ -28,7 +28,8 @@ decimals and negative numbers keep their BETWEEN, and equalities with several nu
 values less the middle of their bounds, whatever bounds them. Up to form 3 quantiles of declared columns have cells beyond what
 conditions allow, all SELECTs of a list the bound of the one with most rows, and the largest groups that are found 'other' among them.
 Up to form 4 what is worked out of a difference of dates has the bounds of their declarations, whatever conditions say of it.
-Up to form 5 each row before a LEFT JOIN has all rows of its table that a unit may have."""
+Up to form 5 each row before a LEFT JOIN has all rows of its table that a unit may have, and what is grouped by is an expression of the
+group where parentheses are around it."""
 
 _DECIMAL = re.compile(r"\d{1,15}\.\d{1,15}")
 

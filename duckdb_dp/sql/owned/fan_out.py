@@ -92,6 +92,20 @@ def check(fan: Fan) -> None:
         )
 
 
+def check_single(compiler: "Compiler", joined: Joined) -> None:
+    """Refuse to give a row several rows where every row is a unit.
+
+    Raises:
+        DPError: a join may.
+    """
+    family = compiler.tables.family
+    if not family.unit and not joined.single:
+        raise DPError(
+            f"the join may give a row of '{family.dataset.name}' several rows, and every row is a unit of its own; join tables by "
+            "their PRIMARY KEY, or by a subquery with GROUP BY, or protect the table with a unit."
+        )
+
+
 def check_work(select: exp.Expr, rows: int) -> None:
     """Refuse texts and regular expressions that are much work in all rows that joins make of one.
 

@@ -17,6 +17,7 @@ from duckdb_dp.sql.owned import condition_values
 from duckdb_dp.sql.owned.compiler import Compiler, key_alias
 from duckdb_dp.sql.owned.relations import Condition, Item, Joined, atom
 from duckdb_dp.sql.owned.syntax import refuse
+from duckdb_dp.sql.same_conditions import form
 
 MOST = 100_000
 """Most groups from a public table."""
@@ -49,7 +50,7 @@ def values(
     elif item.join:
         part = Joined(items=[Item(alias=alias, relation=item.relation)])
     else:
-        items, conditions = _around(joined, item)
+        items, conditions = around(joined, item)
         kept = [Condition(node=one) for one in conditions]
         part = Joined(items=[one for one in joined.items if one in items], conditions=kept)
     type_ = field.type if value is column else compiler.totals.type(value)
@@ -173,22 +174,50 @@ _EXACT = WHOLE | {"HUGEINT", "VARCHAR", "DATE", "TIMESTAMP", "TIME", "BOOLEAN"}
 
 def together(
     compiler: Compiler, joined: Joined, columns: Sequence[exp.Expr], read: Callable[[str], list[tuple[Any, ...]]]
-) -> Together | None:
-    """Columns of public tables that conditions tie to one another; None where all combinations of their values are there, or too many.
+) -> list[Together]:
+    """Columns of public tables that conditions tie to one another, by what ties them; not those of which all combinations are there.
 
     Args:
         compiler, joined: where they are read.
         columns: resolved ones that are grouped by, each a column of a public table as it is.
         read: the rows of a SELECT of public tables.
     """
-    items, conditions = _around(joined, compiler.item(columns[0].args["table"].name))
-    aliases = {item.alias for item in items}
-    types = {one.sql("duckdb"): compiler.totals.type(one) for one in columns if one.args["table"].name in aliases}
+    left, found, cells = [*columns], list[Together | None](), 1
+    while left:
+        items, conditions = around(joined, compiler.item(left[0].args["table"].name))
+        aliases = {item.alias for item in items}
+        own = [one for one in left if one.args["table"].name in aliases]
+        part = Joined(
+            items=[one for one in joined.items if one in items], conditions=[Condition(node=one) for one in conditions]
+        )
+        found.append(_together(compiler, part, own, read) if len(own) > 1 else None)
+        cells *= _different(compiler, part, own, read) if found[-1] is None else found[-1].attribute.size
+        left = [one for one in left if one not in own]
+        if len(found) == 1 and form() < 6:  # in requests of earlier versions those of one alone
+            break
+    if cells > MAX_CELLS:  # on so many parts of a text are not worked out
+        found = found[:1]
+    return [one for one in found if one is not None]
+
+
+def _different(
+    compiler: Compiler, part: Joined, columns: Sequence[exp.Expr], read: Callable[[str], list[tuple[Any, ...]]]
+) -> int:
+    """How many combinations some columns have, each with all others."""
+    select = compiler.select(part)
+    for i, column in enumerate(columns):
+        select = select.select(exp.alias_(column.copy(), f"v{i}"), copy=False)
+    counts = ", ".join(f"count(DISTINCT v{i}) + 1" for i in range(len(columns)))
+    return math.prod(read(f"SELECT {counts} FROM ({select.sql('duckdb')}) AS d")[0])
+
+
+def _together(
+    compiler: Compiler, part: Joined, columns: Sequence[exp.Expr], read: Callable[[str], list[tuple[Any, ...]]]
+) -> Together | None:
+    """Those of one part of FROM; None where all combinations of their values are there, or too many."""
+    types = {one.sql("duckdb"): compiler.totals.type(one) for one in columns}
     if len(types) < 2 or not _EXACT.issuperset(types.values()):
         return None
-    part = Joined(
-        items=[one for one in joined.items if one in items], conditions=[Condition(node=one) for one in conditions]
-    )
     select = compiler.select(part)
     for i, text in enumerate(types):
         select = select.select(exp.alias_(parse_one(text, dialect="duckdb"), f"v{i}"), copy=False)
@@ -205,7 +234,7 @@ def together(
     return Together(columns=types, attribute=declare(name="groups", type="VARCHAR", values=found))
 
 
-def _around(joined: Joined, start: Item) -> tuple[list[Item], list[exp.Expr]]:
+def around(joined: Joined, start: Item) -> tuple[list[Item], list[exp.Expr]]:
     """The public tables that conditions tie to one, and those conditions."""
     public = {item.alias: item for item in joined.items if not item.relation.owned and not item.join}
     tied = [

@@ -160,6 +160,32 @@ def key_tags(table: Name, columns: Iterable[str]) -> dict[str, Tag]:
     return {name: Tag(table=table, key=names, place=place) for place, name in enumerate(names)}
 
 
+def unit_tags(family: Family) -> list[Tag]:
+    """The tags of the columns of the unit's key, in their order."""
+    tags = key_tags(family.unit_table, family.unit)
+    return [tags[name] for name in family.unit]
+
+
+def same_unit(
+    column: exp.Column, owner: Sequence[exp.Expr], tags: Sequence[Tag], field: Callable[[exp.Expr], Field | None]
+) -> exp.Column:
+    """The owner's column in place of another one that holds the unit's key too.
+
+    Args:
+        column: the other one, which no outer join may leave out.
+        owner: expressions for the owner.
+        tags: those of the unit's key, as ``unit_tags`` gives them.
+        field: what is known of a column.
+    """
+    found = field(column)
+    if found is None:
+        return column
+    for tag, own in zip(tags, owner, strict=True):
+        if tag in found.tags and isinstance(own, exp.Column) and (known := field(own)) is not None:
+            return own if known.type == found.type else column
+    return column
+
+
 def borrowed(member: Member) -> Key:
     """The key that a member without its owner's columns refers to."""
     reference = member.references[0]

@@ -7,17 +7,24 @@ from typing import final
 from sqlglot import exp
 
 from duckdb_dp.domain.domain import Attribute
-from duckdb_dp.errors import DPError
 from duckdb_dp.grouped_sums import Source
 from duckdb_dp.sql import unlisted
-from duckdb_dp.sql.owned import condition_values, names, nested, public_groups, public_references, public_rows
+from duckdb_dp.sql.owned import (
+    condition_values,
+    determined,
+    names,
+    nested,
+    public_groups,
+    public_references,
+    public_rows,
+)
 from duckdb_dp.sql.owned.compiler import Compiler, key_alias
-from duckdb_dp.sql.owned.fan_out import check_work
+from duckdb_dp.sql.owned.fan_out import check_single, check_work
 from duckdb_dp.sql.owned.lookups import lookup
 from duckdb_dp.sql.owned.relations import Condition, Most, Scope, Tag, atom
 from duckdb_dp.sql.owned.syntax import GROUPED, has_aggregate, refuse
 from duckdb_dp.sql.owned.tables import Read, Tables
-from duckdb_dp.sql.owned.ties import determines, key_tags
+from duckdb_dp.sql.owned.ties import determines, same_unit, unit_tags
 from duckdb_dp.sql.same_conditions import conjunction
 from duckdb_dp.sql.typed import check_literals, check_texts
 from duckdb_dp.synthesis.database import Name
@@ -99,7 +106,7 @@ class _Top:
         self._finds, self._sought = finds, dict[str, str]()
         self._outputs: dict[str, tuple[str, exp.Expr]] = {}
         self._listed: dict[str, Attribute] = {}
-        self._together: public_groups.Together | None = None
+        self._together: list[public_groups.Together] = []
         self._owner: tuple[exp.Expr, ...] = ()
         self._conditions: list[exp.Expr] = []
 
@@ -122,6 +129,7 @@ class _Top:
         self._conditions = [condition.node for condition in joined.conditions]
         check_literals(self._conditions, compiler.totals.type, named=compiler.as_asked)
         check_texts(self._conditions, {}, compiler.totals.type, compiler.as_asked)
+        select = self._grouped(scope)
         self._groups(scope)
         found = exp.Select(expressions=[self._item(item, scope) for item in select.expressions])
         for word in ("group", "having", "order", "limit"):
@@ -133,7 +141,7 @@ class _Top:
         if kept:
             found.set("where", exp.Where(this=exp.and_(*kept) if compiler.as_written else conjunction(kept)))
         declared = self._declared(found, scope)
-        self._check_single(scope)
+        check_single(compiler, joined)
         check_work(select, compiler.copies)
         return Top(
             select=found,
@@ -146,15 +154,6 @@ class _Top:
             never=self._never(),
             unlisted=unlisted.told(self._conditions, lambda column: self._attribute(column, "")),
         )
-
-    def _check_single(self, scope: Scope) -> None:
-        """Refuse to give a row several rows where every row is a unit."""
-        family = self._compiler.tables.family
-        if not family.unit and not scope.joined.single:
-            raise DPError(
-                f"the join may give a row of '{family.dataset.name}' several rows, and every row is a unit of its own; join tables by "
-                "their PRIMARY KEY, or by a subquery with GROUP BY, or protect the table with a unit."
-            )
 
     def _join(self, scope: Scope) -> list[Condition]:
         """Read the joins of FROM as they matter here, and join public tables for their keys."""
@@ -205,13 +204,11 @@ class _Top:
     def _same_unit(self, column: exp.Column) -> exp.Column:
         """The owner's column in place of another one that holds the unit's key too."""
         compiler = self._compiler
-        found, owner = compiler.field(column), self._owner
-        if found is None or compiler.item(key_alias(column)).join:
-            return column
-        for tag, own in zip(self._unit_tags(), owner, strict=True):
-            if tag in found.tags and isinstance(own, exp.Column) and (known := compiler.field(own)) is not None:
-                return own if known.type == found.type else column
-        return column
+        return (
+            column
+            if compiler.item(key_alias(column)).join
+            else same_unit(column, self._owner, self._unit_tags(), compiler.field)
+        )
 
     def _unit_or_null(self, written: exp.Expr, column: exp.Column) -> exp.Expr | None:
         """The owner's column, or NULL, in place of one of which distinct values are counted and that is one of the two."""
@@ -227,9 +224,7 @@ class _Top:
         return exp.Case(ifs=[exp.If(this=there, true=self._output(own, found.name))])
 
     def _unit_tags(self) -> list[Tag]:
-        family = self._compiler.tables.family
-        tags = key_tags(family.unit_table, family.unit)
-        return [tags[name] for name in family.unit]
+        return unit_tags(self._compiler.tables.family)
 
     def _known(self, node: exp.Expr) -> bool:
         """Whether a condition only reads columns that are read anyway: they say between which bounds values lie."""
@@ -284,13 +279,23 @@ class _Top:
 
     # Groups
 
+    def _grouped(self, scope: Scope) -> exp.Select:
+        """The SELECT, which groups by what its groups determine too."""
+        keys = [self._resolved_key(scope, *key) for key in self._keys if not key[1].find(exp.Query)]
+        select = determined.grouped(self._compiler, scope, self._select, keys, self._read)
+        self._keys = names.keys_of(select)
+        return select
+
+    def _resolved_key(self, scope: Scope, shown: str, node: exp.Expr) -> exp.Expr:
+        return self._parents.of(public_references.resolved(self._compiler, scope, shown, node))
+
     def _groups(self, scope: Scope) -> None:
         """Note what is grouped by whose values the conditions list, and columns of public tables that are grouped by together."""
         public: dict[str, exp.Expr] = {}
         for shown, node in self._keys:
             if node.find(exp.Query):
                 continue
-            value = self._parents.of(public_references.resolved(self._compiler, scope, shown, node))
+            value = self._resolved_key(scope, shown, node)
             own = self._compiler.field(value)
             if own is not None and own.attribute is None and determines([own]):
                 refuse(
@@ -319,14 +324,14 @@ class _Top:
                 self._listed[value.sql("duckdb")] = found
             elif self._finds:
                 self._sought[value.sql("duckdb")] = shown
-        if len(public) > 1:
-            self._together = public_groups.together(self._compiler, scope.joined, list(public.values()), self._read)
+        self._together = public_groups.together(self._compiler, scope.joined, list(public.values()), self._read)
 
     def _key(self, value: exp.Expr) -> exp.Expr | None:
         """The column of something grouped by whose values the conditions list, or are found."""
         text = value.unnest().sql("duckdb")
-        if self._together is not None and text in self._together.columns:
-            return self._together.part(text, self._output(self._together.value, self._together.attribute.name))
+        for one in self._together:
+            if text in one.columns:
+                return one.part(text, self._output(one.value, one.attribute.name))
         if text in self._sought:
             return self._output(value.unnest(), self._sought[text])
         found = self._listed.get(text)
@@ -338,10 +343,10 @@ class _Top:
         keyed = [] if group is None else [group, *(item for item in select.expressions if not has_aggregate(item))]
         read = {column.name for node in keyed for column in node.find_all(exp.Column)}
         found = {}
-        together = self._together
+        together = {one.value.sql("duckdb"): one.attribute for one in self._together}
         for text, (name, value) in self._outputs.items():
-            if together is not None and value == together.value:
-                found[name] = replace(together.attribute, name=name)
+            if text in together:
+                found[name] = replace(together[text], name=name)
             elif text in self._listed:
                 found[name] = replace(self._listed[text], name=name)
             elif (attribute := self._attribute(value, name)) is not None:
