@@ -64,7 +64,9 @@ def forms(session: Session, request: Request, arguments: Arguments) -> tuple[int
     sums = (one for part in request.direct for one in part.sums)
     wider = any(part.rows is not None or part.limit is not None for part in request.direct)
     wider = wider or any(one.kind == "quantile" for one in sums) or any(map(_said_of, request.direct))
-    wrapped = any(map(_has_outer, request.direct)) or any(one.values for part in request.direct for one in part.labels)
+    wrapped = any(map(_joins_or_windows, request.direct)) or any(
+        one.values for part in request.direct for one in part.labels
+    )
     latest = (
         *((5,) if wrapped else ()),
         *((4,) if any(map(_differs, request.direct)) else ()),
@@ -94,9 +96,12 @@ def _said_of(part: GroupedSums) -> bool:
     return any(one in text for one in texts for text in (part.where, *(other.where for other in part.sums)))
 
 
-def _has_outer(part: GroupedSums) -> bool:
-    """Whether it reads a LEFT JOIN, whose table had all of a unit's rows for each row before it up to form 5."""
-    return part.source is not None and "LEFT JOIN" in part.source.sql
+def _joins_or_windows(part: GroupedSums) -> bool:
+    """Whether it reads a LEFT JOIN, whose table had all of a unit's rows for each row before it up to form 5, or a window.
+
+    Nothing was known of the values of windows, whatever is declared of their columns.
+    """
+    return part.source is not None and any(one in part.source.sql for one in ("LEFT JOIN", " OVER ("))
 
 
 def _differs(part: GroupedSums) -> bool:

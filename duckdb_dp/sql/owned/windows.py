@@ -13,12 +13,16 @@ from duckdb_dp.sql.owned.sets import cut
 from duckdb_dp.sql.owned.syntax import check, conjuncts, outside_queries, refuse
 from duckdb_dp.sql.owned.ties import determines, unit_alone
 from duckdb_dp.sql.owned.totals import described, kind
+from duckdb_dp.sql.same_conditions import form
 
 if TYPE_CHECKING:
     from duckdb_dp.sql.owned.compiler import Compiler  # for types: it reads queries, which have windows
 
 _PLACED = (exp.RowNumber, exp.Lag, exp.Lead, exp.FirstValue, exp.Ntile)
 """What depends on the order of rows that ORDER BY leaves open: all columns that are read follow there."""
+
+_OTHER_ROW = (exp.Lag, exp.Lead, exp.FirstValue)
+"""What is a value of its column in another row of the unit, or NULL."""
 
 _RANKED = (exp.Rank, exp.DenseRank, exp.PercentRank, exp.CumeDist)
 """What is the same in any order of rows that are equal."""
@@ -250,7 +254,19 @@ class _Windows:
         row += [exp.alias_(exp.cast(exp.null(), type_, dialect="duckdb"), f"o{i}") for i, type_ in enumerate(unit)]
         listed = [exp.alias_(one, f"w{i}") for i, one in enumerate(self._windows)]
         text = exp.select(*listed).from_(exp.Subquery(this=exp.select(*row))).sql("duckdb")
-        return [Field(name="", at=at, type=type_) for at, type_ in described(text)]
+        fields = [Field(name="", at=at, type=type_) for at, type_ in described(text)]
+        return [self._of_another_row(one, window) for one, window in zip(fields, self._windows, strict=True)]
+
+    def _of_another_row(self, field: Field, window: exp.Window) -> Field:
+        """What is known of a window's column: of lag, lead and first_value that it is a value of their column, or NULL."""
+        function = window.this
+        if not isinstance(function, _OTHER_ROW) or function.args.get("default") is not None or form() < 6:
+            return field
+        known = self._compiler.shown(self._read[int(function.this.name[1:])], "", field.at)
+        if known.type != field.type:
+            return field
+        table, column = (known.table, known.column) if known.public else (None, "")
+        return replace(known.optional, tags=frozenset(), maybe=frozenset(), numbers=False, table=table, column=column)
 
 
 def _said(order: exp.Ordered) -> list[exp.Expr]:
