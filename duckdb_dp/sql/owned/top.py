@@ -204,11 +204,9 @@ class _Top:
     def _same_unit(self, column: exp.Column) -> exp.Column:
         """The owner's column in place of another one that holds the unit's key too."""
         compiler = self._compiler
-        return (
-            column
-            if compiler.item(key_alias(column)).join
-            else same_unit(column, self._owner, self._unit_tags(), compiler.field)
-        )
+        if compiler.field(column) is None or compiler.item(key_alias(column)).join:
+            return column
+        return same_unit(column, self._owner, self._unit_tags(), compiler.field)
 
     def _unit_or_null(self, written: exp.Expr, column: exp.Column) -> exp.Expr | None:
         """The owner's column, or NULL, in place of one of which distinct values are counted and that is one of the two."""
