@@ -1,9 +1,11 @@
 """Two dates or times of a row by how far they are apart: a day and the day after of the same bins, a week, two months."""
 
+import itertools
 from dataclasses import dataclass
 from typing import final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from duckdb_dp.domain.differences import Difference
 from duckdb_dp.linop import Array, Integers
@@ -100,22 +102,31 @@ def settle(low: End, high: End, apart: Apart, rows: Integers, gap: float, rng: n
     if low.fixed and high.fixed:
         return found[0]
     rows = rows[apart.codes[rows] < apart.difference.attribute.base]
-    for within in (True, False):
-        _exchange(low, high, apart, rows, gap, rng, within=within)
+    for within, moved in itertools.product((True, False), (high, low)):
+        if not moved.fixed:
+            _exchange(low, high, apart, rows, gap, rng, moved=moved, within=within)
     for start in range(0, len(rows), ROWS):
         found += _settle(low, high, apart, rows[start : start + ROWS], gap, rng)
     return np.concatenate(found)
 
 
 def _exchange(
-    low: End, high: End, apart: Apart, rows: Integers, gap: float, rng: np.random.Generator, *, within: bool
+    low: End,
+    high: End,
+    apart: Apart,
+    rows: Integers,
+    gap: float,
+    rng: np.random.Generator,
+    *,
+    moved: End,
+    within: bool,
 ) -> None:
-    """Exchange cells of the upper column, in place, of rows that cannot have their class and of rows that have what these need.
+    """Exchange cells of one column, in place, of rows that cannot have their class and of rows that have what these need.
 
-    Both rows together are nearer to their classes then. Where the upper column is fixed, cells of the lower one are exchanged. Within
-    a cell of the other column it changes no more than which of its rows has which cell; else both columns together change too.
+    Both rows together are nearer to their classes then. Within a cell of the other column it changes no more than which of its rows has
+    which cell; else both columns together change too.
     """
-    moved, kept, sign = (low, high, -1) if high.fixed else (high, low, 1)
+    kept, sign = (high, -1) if moved is low else (low, 1)
     groups = kept.cells[rows] * moved.known.number if within else np.zeros(len(rows), dtype=np.int64)
     least, most = _class(apart, rows, gap)
     lows, highs = (np.array(end.span(rows)) for end in (low, high))
@@ -198,10 +209,39 @@ def _settle(
     high.put(placed, lower[can] + by[can])
 
     narrow = ~can & (most - least <= _unsure(low, high, apart, rows))
-    if high.fixed:
-        value, target, free = b0 - by, low.known, low
-    else:
-        value, target, free = np.floor(low.known.values(low.stored[rows])) + by, high.known, high
-    held = narrow & (value >= target.low[0]) & (value <= target.high[-1] - 1)
-    free.put(rows[held], value[held])
-    return placed, rows[held]
+    held = _moved(low, high, rows[narrow], by[narrow], rng)
+    return placed, held
+
+
+def _moved(low: End, high: End, rows: Integers, by: Array, rng: np.random.Generator) -> Integers:
+    """The rows that are placed, in place, so far apart, though their cells are not: one value follows from the other one.
+
+    The upper one of half of the rows, and where only that has such a value. Where neither has, both are those of a lower value of another
+    row: a job of nine years began in the first of ten.
+    """
+    if not len(rows):
+        return rows
+    a, b = (np.floor(end.known.values(end.stored[rows])) for end in (low, high))
+    up = _inside(high, a + by)
+    down = _inside(low, b - by)
+    up &= ~down | (rng.random(len(rows)) < 0.5)
+    down &= ~up
+    high.put(rows[up], (a + by)[up])
+    low.put(rows[down], (b - by)[down])
+    rest = ~up & ~down & (not (low.fixed or high.fixed))
+    if rest.any():
+        others = np.sort(a)
+        first = np.searchsorted(others, high.known.low[0] - by, "left")
+        last = np.searchsorted(others, high.known.high[-1] - by, "left")
+        rest &= first < last
+        lower = others[(first + rng.random(len(rows)) * (last - first)).astype(np.int64)[rest]]
+        low.put(rows[rest], lower)
+        high.put(rows[rest], lower + by[rest])
+    found: Integers = rows[up | down | rest]
+    return found
+
+
+def _inside(end: End, values: Array) -> NDArray[np.bool_]:
+    """Whether values are among the declared ones of a column that is not fixed."""
+    found: NDArray[np.bool_] = (values >= end.known.low[0]) & (values <= end.known.high[-1] - 1) & (not end.fixed)
+    return found

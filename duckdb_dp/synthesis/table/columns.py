@@ -20,6 +20,7 @@ from duckdb_dp.synthesis.base import Run, SyntheticTable, generator
 from duckdb_dp.synthesis.table import methods
 from duckdb_dp.synthesis.table.by_difference import Apart
 from duckdb_dp.synthesis.table.in_order import IN_ORDER, SAID, in_order, orders
+from duckdb_dp.synthesis.table.missing import with_both
 
 LEAST = 1e-16
 """Cost under which rows are not made unless their number is given: it would be noise of more than 10^8."""
@@ -134,6 +135,8 @@ def stored(
     Privacy: post-processing.
     """
     own, more = codes[: len(attributes)], codes[len(attributes) :]
+    if more:
+        own, more = with_both(attributes, own, dict(zip(request.differences, more, strict=True)), rng)
     columns = [values(attribute, each, rng) for attribute, each in zip(attributes, own, strict=True)]
     apart = {
         (one.low.name, one.high.name): Apart(
