@@ -81,13 +81,13 @@ class End:
 def settle(low: End, high: End, apart: Apart, rows: Integers, gap: float, rng: np.random.Generator) -> Integers:
     """The rows whose values are placed, in place, as far apart as was drawn.
 
-    Where cells cannot be so far apart, and the class says more than both values together, rows first exchange cells of the upper column
-    with rows that can do with theirs, so that its distribution stays.
+    Where cells cannot be so far apart, and the class says more than both values together, rows first exchange cells of one column with
+    rows that can do with theirs, so that its distribution stays: within a cell of the other column, and then without that.
 
     Of rows whose cells can be so far apart every pair of values in them that is, is drawn alike, but that differences in a class have the
-    density that its neighbours say. Of those that are left the narrow class is taken for true, and the upper value's cell follows from
-    the lower one, or that one's from the upper one where that is fixed: noise in cells of months says less than a class of two days.
-    Where the class is wider, or its values leave the declared ones, rows stay as they are.
+    density that its neighbours say. Of those that are left the narrow class is taken for true, and one value's cell follows from the
+    other one, as ``_moved`` does: noise in cells of months says less than a class of two days. Where the class is wider, or no declared
+    values are so far apart, rows stay as they are.
 
     Args:
         low, high: both columns.
@@ -123,7 +123,8 @@ def _exchange(
 ) -> None:
     """Exchange cells of one column, in place, of rows that cannot have their class and of rows that have what these need.
 
-    Both rows together are nearer to their classes then. Within a cell of the other column it changes no more than which of its rows has
+    The one is nearer to its class then, and the other one no farther from its own: else long rows would take what short ones cannot have,
+    and no other row could do with that. Within a cell of the other column it changes no more than which of its rows has
     which cell; else both columns together change too.
     """
     kept, sign = (high, -1) if moved is low else (low, 1)
@@ -154,7 +155,7 @@ def _exchange(
         if not len(r):
             return
         s = order[first + (rng.random(len(r)) * (last - first)).astype(np.int64)]
-        better = wrong(r, s) + wrong(s, r) < wrong(r, r) + wrong(s, s)
+        better = (wrong(r, s) < wrong(r, r)) & (wrong(s, r) <= wrong(s, s))
         r, s = r[better], s[better]
         _, once = np.unique(s, return_index=True)
         r, s = r[once], s[once]
@@ -216,15 +217,14 @@ def _settle(
 def _moved(low: End, high: End, rows: Integers, by: Array, rng: np.random.Generator) -> Integers:
     """The rows that are placed, in place, so far apart, though their cells are not: one value follows from the other one.
 
-    The upper one of half of the rows, and where only that has such a value. Where neither has, both are those of a lower value of another
-    row: a job of nine years began in the first of ten.
+    The upper one where it has such a value, else the lower one. Where neither has, the lower value is that of another row from which there
+    is one: a job of nine years began in the first of ten.
     """
     if not len(rows):
         return rows
     a, b = (np.floor(end.known.values(end.stored[rows])) for end in (low, high))
     up = _inside(high, a + by)
     down = _inside(low, b - by)
-    up &= ~down | (rng.random(len(rows)) < 0.5)
     down &= ~up
     high.put(rows[up], (a + by)[up])
     low.put(rows[down], (b - by)[down])
