@@ -13,15 +13,23 @@ from duckdb_dp.synthesis.table.placed_cells import Cells
 from duckdb_dp.synthesis.table.tails import told, without_tail
 
 MONTHS = [f"2020-{month:02}-01" for month in range(1, 13)]
+EDGES = {"months": {"bins": [*MONTHS, "2021-06-01"]}, "days": {"low": "2020-01-01", "high": "2021-05-31"}}
 ROWS = 4000
 
 
 def placed(
-    kind: str, days: Integers, by: Integers, noisy: float = 0.0, *, chain: bool = False
+    kind: str,
+    days: Integers,
+    by: Integers,
+    noisy: float = 0.0,
+    *,
+    chain: bool = False,
+    groups: tuple[int, ...] = (),
+    even: bool = False,
 ) -> tuple[list[Array], list[Integers]]:
     """The days that are stored of rows whose first day, and difference, are these; and the cells that were drawn.
 
-    The cells of a part of the rows of the last column are exchanged at random, as noise may have it.
+    The cells of a part of the rows of the last column are exchanged at random, as noise may have it; or all are drawn evenly.
     """
     rng = np.random.default_rng(5)
     edges = {"months": {"bins": [*MONTHS, "2021-06-01"]}, "days": {"low": "2020-01-01", "high": "2021-05-31"}}[kind]
@@ -35,9 +43,11 @@ def placed(
     ]
     wrong = np.flatnonzero(rng.random(ROWS) < noisy)
     codes[-1][wrong] = codes[-1][rng.permutation(wrong)]
+    if even:
+        codes = [rng.integers(0, attribute.base, ROWS).astype(np.int32) for attribute in attributes]
     classes = [np.searchsorted(one.attribute.points, by, "right").astype(np.int32) - 1 for one in found]
     apart = {
-        pair: Apart(difference=one, codes=each, leaning=np.zeros(one.attribute.size))
+        pair: Apart(difference=one, codes=each, leaning=np.zeros(one.attribute.size), groups=groups)
         for pair, one, each in zip(pairs, found, classes, strict=True)
     }
     columns = [values(attribute, each, rng) for attribute, each in zip(attributes, codes, strict=True)]
@@ -92,6 +102,38 @@ def test_cells_that_noise_has_exchanged_follow_the_class(kind: str, stays: tuple
     known = Cells(declare(name="b", type="DATE", nulls=True, **edges))
     before, after = (np.bincount(cells, minlength=known.number) for cells in (codes[1], known.under(real[1] + 1)))
     assert np.abs(before - after).sum() < (0.05 if kind == "months" else 0.3) * ROWS
+
+
+@pytest.mark.parametrize("kind", ["months", "days"])
+def test_long_differences_that_few_cells_allow(kind: str) -> None:
+    """Jobs of up to a year in a year and a half, days that noise drew evenly, of which the pair was not measured: each has its class."""
+    by = np.random.default_rng(8).choice([5, 40, 150, 200, 300, 420], ROWS)
+    real, codes = placed(kind, np.zeros_like(by), by, groups=(1, 1), even=True)
+    low, high = edges_of(by)
+    apart = real[1] - real[0]
+    assert np.mean((low <= apart) & (apart < high)) > 0.99
+    known = Cells(declare(name="a", type="DATE", nulls=True, **EDGES[kind]))
+    assert known.low[0] <= real[0].min() <= real[1].max() < known.high[-1]
+    tenths = np.linspace(known.low[0], known.high[-1], 11)
+    before, after = (np.histogram(days, tenths)[0] for days in (known.low[codes[0]], real[0]))
+    assert np.abs(before - after).sum() < 0.6 * ROWS  # 420 days begin in the first quarter
+
+
+@pytest.mark.parametrize("noisy", [0.1, 0.3])
+def test_rows_whose_cells_allow_their_class_keep_both(noisy: float) -> None:
+    """Short rows take no cells that long ones need: of both cells together no more changes than noise has."""
+    rng = np.random.default_rng(8)
+    by = rng.choice([1, 2, 9, 25, 70], ROWS)
+    days = rng.integers(0, 400, ROWS)
+    real, codes = placed("months", days, by, noisy=noisy)
+    right, _ = placed("months", days, by)
+    known = Cells(declare(name="b", type="DATE", nulls=True, bins=[*MONTHS, "2021-06-01"]))
+    tables = [
+        np.bincount(known.under(one + 1) * known.number + known.under(other + 1), minlength=known.number**2)
+        for one, other in (real, right)
+    ]
+    noise = np.bincount(codes[0].astype(np.int64) * known.number + codes[1], minlength=known.number**2)
+    assert np.abs(tables[0] - tables[1]).sum() < 0.35 * np.abs(noise - tables[1]).sum()
 
 
 def test_null_is_not_placed() -> None:
