@@ -44,7 +44,7 @@ from duckdb_dp.sql.arguments import (
 from duckdb_dp.sql.dp_link import declared_key, no_key, references_of
 from duckdb_dp.sql.joined_columns import JoinedColumns
 from duckdb_dp.sql.links import TAGS, Link, Side, from_request, repeated, tag
-from duckdb_dp.sql.ordered_columns import with_orders
+from duckdb_dp.sql.ordered_columns import check_orders, with_orders
 from duckdb_dp.sql.registry import Function, register
 from duckdb_dp.sql.session import Session
 from duckdb_dp.sql.synthetic_tables import Key
@@ -79,6 +79,7 @@ def plan(session: Session, arguments: Arguments, place: Place) -> str:
     stored = None if fresh else session.stored(link.request, name)
     if stored is not None:
         return _read(session, stored, link)
+    check_orders(link.request)
     answer_size.check(session, FUNCTION.name, arguments.get("rows"))
     counting = link_counts.counting(link, session.unit_key())
     handle = synthetic_tables.run(

@@ -25,7 +25,7 @@ from duckdb_dp.sql.arguments import (
     whole_number,
     word,
 )
-from duckdb_dp.sql.ordered_columns import with_orders
+from duckdb_dp.sql.ordered_columns import check_orders, with_orders
 from duckdb_dp.sql.owners import owned
 from duckdb_dp.sql.registry import Function, register
 from duckdb_dp.sql.row_bounds import with_rows
@@ -57,6 +57,7 @@ def plan(session: Session, arguments: Arguments, place: Place) -> str:
     stored = None if fresh else session.stored(request, name)
     if stored is not None:
         return _rows(session, request, render.stored_handle(stored), key, stored)
+    check_orders(request)
     answer_size.check(session, FUNCTION.name, dict(request.options).get("rows"))
     handle = render.run(request, session.unit_key(), name=name, fresh=fresh, cliques=cliques(request))
     return _rows(session, request, handle, key, None)

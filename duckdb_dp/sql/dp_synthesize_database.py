@@ -29,6 +29,7 @@ from duckdb_dp.sql.arguments import Arguments, Place, check_delta, flag, word
 from duckdb_dp.sql.ddl import Target
 from duckdb_dp.sql.drawn_references import Schema
 from duckdb_dp.sql.execute_database import Step
+from duckdb_dp.sql.ordered_columns import check_orders
 from duckdb_dp.sql.precision import refuse
 from duckdb_dp.sql.registry import Function, Rows, register
 from duckdb_dp.sql.session import Session
@@ -303,6 +304,7 @@ def _price(session: Session, steps: Sequence[Step], typed: Budget, source: tuple
             )
         step.request = _request(session, step, source)
         if flag(step.arguments, "fresh") or session.stored(step.request, None) is None:
+            check_orders(step.request)
             due[step.dataset.id] = due.get(step.dataset.id, 0.0) + step.request.cost
     for number, owed in due.items():
         dataset = datasets[number]

@@ -10,7 +10,7 @@ from duckdb_dp.request import Request
 from duckdb_dp.sql import dp_links, dp_synthesize
 from duckdb_dp.sql.arguments import Arguments, Place, find_dataset
 from duckdb_dp.sql.measured_pairs import pairs_note, too_large_note
-from duckdb_dp.sql.ordered_columns import order_note
+from duckdb_dp.sql.ordered_columns import check_orders, order_note
 from duckdb_dp.sql.registry import Rows
 from duckdb_dp.sql.row_bounds import with_rows
 from duckdb_dp.sql.session import Session
@@ -72,6 +72,7 @@ def explain_rows(session: Session, arguments: Arguments, place: Place) -> Rows:
     )
     request = dp_synthesize.request_of(session, dataset, arguments)
     session.check_columns(dataset, request.attributes)
+    check_orders(request)
     names = few(attribute.name for attribute in request.attributes)
     return [{"attributes": names, **_priced(session, dataset, request, [order_note(request)])}]
 
@@ -83,6 +84,7 @@ def explain_links(session: Session, arguments: Arguments, place: Place) -> Rows:
     """
     dataset = find_dataset(session.ledger, arguments["dataset"], *place)
     link = dp_links.link_of(session, dataset, arguments, place)
+    check_orders(link.request)
     notes = [left_out(link.request), at_bound(session, link.request), None if link.child else order_note(link.request)]
     return [
         {

@@ -8,7 +8,7 @@ from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain.differences import DIFFERENCES, Difference, differences, looked_at
 from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.domain.types.moments import Moment
-from duckdb_dp.errors import quoted
+from duckdb_dp.errors import DPError, quoted
 from duckdb_dp.request import Request
 from duckdb_dp.synthesis.database import Table
 from duckdb_dp.synthesis.links.columns import link_attributes
@@ -41,6 +41,39 @@ def with_orders(request: Request, table: Table | None, attributes: Sequence[Attr
     if request.schema != SCHEMA and (apart := looked_at(attributes, [(low, high) for low, high, _ in found])):
         options.append((DIFFERENCES, tuple(apart)))
     return replace(request, options=tuple(sorted(options)))
+
+
+def check_orders(request: Request) -> None:
+    """Refuse rows that no order of their columns allows, before they are charged; stored ones were paid for.
+
+    Raises:
+        DPError: of two columns each is always above the other one, maybe by way of others.
+
+    Privacy: depends on public facts only.
+    """
+    found = orders(request)
+    for low, high, strict in found:
+        if strict and (back := _path(found, high, low)):
+            said = " and ".join(
+                f"{upper} {'>' if more else '>='} {lower}" for lower, upper, more in [(low, high, True), *back]
+            )
+            raise DPError(
+                f"{request.function}: CHECKs or at_least of '{request.table}' say {said}, which no row with all of these values satisfies; "
+                "drop one of these constraints, or ask for fewer of these columns with attributes := [...]."
+            )
+
+
+def _path(found: Sequence[Order], low: str, high: str) -> list[Order]:
+    """The pairs by which one column is never above another one, step by step; none where no pairs say so."""
+    reached: dict[str, list[Order]] = {low: []}
+    waiting = [low]
+    while waiting and high not in reached:
+        at = waiting.pop(0)
+        for pair in found:
+            if pair[0] == at and pair[1] not in reached:
+                reached[pair[1]] = [*reached[at], pair]
+                waiting.append(pair[1])
+    return reached.get(high, [])
 
 
 def order_note(request: Request) -> str | None:

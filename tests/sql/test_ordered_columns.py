@@ -102,6 +102,44 @@ def test_what_a_condition_says(text: str, found: list[tuple[str, str, bool]]) ->
     assert [*_orders(text, ["a", "b", "c", "x y"])] == found
 
 
+@pytest.mark.some(2)
+@pytest.mark.parametrize("made", ["rows", "database", "explained", "links"])
+@pytest.mark.parametrize("checks", ["b > a, a > b", "b > a, a >= b", "b > a, c >= b, a >= c"])
+def test_orders_that_no_row_satisfies_are_refused_before_a_charge(exact: Loaded, made: str, checks: str) -> None:
+    said = ", ".join(f"CHECK ({check})" for check in checks.split(", "))
+    exact(
+        f"CREATE TABLE sleepers AS SELECT i AS id, i AS age FROM range(3) t(i); CREATE TABLE stays (id BIGINT, a DATE, b DATE, c DATE, {said})"
+    )
+    if made == "links":
+        exact("""CALL dp_link('stays', "references" := {'id': 'sleepers.id'});
+            CALL dp_protect(['sleepers', 'stays'], unit := 'sleepers.id', rho := 10, max_rows := {'stays': 2});
+            CALL dp_attribute('sleepers', 'age', low := 0, high := 2)""")
+    else:
+        exact("CALL dp_protect('stays', rho := 10)")
+    for column in "abc":
+        exact(f"CALL dp_attribute('stays', '{column}', {MONTHS}, nulls := true)")
+    tables = ["sleepers", "stays"] if made == "links" else ["stays"]
+    refused = exact.refused(
+        {
+            "rows": "FROM dp_synthesize('stays', rho := 1)",
+            "explained": "FROM dp_explain('stays', {'synthesize': 'all'}, rho := 1)",
+        }.get(made, f"CALL dp_synthesize_database('main', target := 'syn', tables := {tables}, rho := 1)")
+    )
+    assert "b > a and " in refused
+    assert "drop one of these constraints" in refused
+    assert exact.charges() == 0
+    exact("FROM dp_synthesize('stays', attributes := ['b', 'c'], rho := 0.5)")  # which are in no circle
+
+
+def test_equal_columns_and_chains_are_no_contradiction(exact: Loaded) -> None:
+    exact("""CREATE TABLE stays (a DATE, b DATE, c DATE, CHECK (b >= a), CHECK (a >= b), CHECK (c > b));
+        INSERT INTO stays SELECT d, d, d + 1 FROM (SELECT DATE '2022-01-01' + (i % 600)::INTEGER AS d FROM range(900) t(i));
+        CALL dp_protect('stays', rho := 1e6)""")
+    for column in "abc":
+        exact(f"CALL dp_attribute('stays', '{column}', {MONTHS})")
+    assert exact("SELECT count(*) FILTER (a <> b OR c <= b) FROM dp_synthesize('stays', rho := 1)") == [(0,)]
+
+
 FREE = """
 CREATE TABLE stays AS SELECT f AS "First", f + (i % 9)::INTEGER AS last, i % 2 AS acute, f::TIMESTAMP AS at, i::DOUBLE AS x
 FROM (SELECT i, DATE '2022-01-01' + (i * 37 % 700)::INTEGER AS f FROM range(2000) r(i));
@@ -223,7 +261,7 @@ def test_chains_of_other_decimals_and_bins_are_in_order_as_shown(exact: Loaded, 
 def test_a_view_with_the_difference_keeps_it(exact: Loaded) -> None:
     """Stays of 0 to 8 days by kind of ward, of dates by month; both dates by themselves do not say how long a stay is."""
     exact(
-        "CREATE TABLE sleepers AS SELECT i AS id FROM range(2000) t(i);"
+        "CREATE TABLE sleepers AS SELECT i AS id, i AS age FROM range(2000) t(i);"
         "CREATE TABLE stays AS SELECT i % 2000 AS id, i % 3 AS ward, d AS first, d + ((i % 3) * 3 + i % 3)::INTEGER AS last "
         "FROM (SELECT i, DATE '2020-01-01' + (i * 37 % 900)::INTEGER AS d FROM range(4000) t(i));"
         "CALL dp_link('stays', \"references\" := {'id': 'sleepers.id'});"
