@@ -143,7 +143,7 @@ def _exchange(
     everyone = np.arange(len(rows))
     for number in range(ROUNDS):
         if number % LISTED == 0:  # who has which cell, which few exchanges change
-            bad = np.flatnonzero(narrow & (wrong(everyone, everyone) > 0))
+            bad = np.flatnonzero((narrow | within) & (wrong(everyone, everyone) > 0))
             cells = groups + moved.cells[rows]
             order = np.argsort(cells, kind="stable")
             listed = cells[order]
