@@ -81,13 +81,13 @@ class End:
 def settle(low: End, high: End, apart: Apart, rows: Integers, gap: float, rng: np.random.Generator) -> Integers:
     """The rows whose values are placed, in place, as far apart as was drawn.
 
-    Where cells cannot be so far apart, and the class says more than both values together, rows first exchange cells of one column with
-    rows that can do with theirs, so that its distribution stays: within a cell of the other column, and then without that.
+    Where cells cannot be so far apart, rows first exchange cells of one column with rows that can do with theirs, so that its distribution
+    stays: within a cell of the other column, so that both columns together stay as they were measured, and then without that.
 
     Of rows whose cells can be so far apart every pair of values in them that is, is drawn alike, but that differences in a class have the
-    density that its neighbours say. Of those that are left the narrow class is taken for true, and one value's cell follows from the
-    other one, as ``_moved`` does: noise in cells of months says less than a class of two days. Where the class is wider, or no declared
-    values are so far apart, rows stay as they are.
+    density that its neighbours say. Of those that are left a class that says more than both values together is taken for true, and one
+    value's cell follows from the other one, as ``_moved`` does: noise in cells of months says less than a class of two days. Where the
+    class is wider, or no declared values are so far apart, rows stay as they are.
 
     Args:
         low, high: both columns.
@@ -132,7 +132,6 @@ def _exchange(
     least, most = _class(apart, rows, gap)
     lows, highs = (np.array(end.span(rows)) for end in (low, high))
     move, keep = (lows, highs) if moved is low else (highs, lows)
-    narrow = most - least <= _unsure(low, high, apart, rows)
 
     def wrong(at: Integers, other: Integers) -> Array:
         """How far rows are from their class, with what moves taken from other rows."""
@@ -143,7 +142,7 @@ def _exchange(
     everyone = np.arange(len(rows))
     for number in range(ROUNDS):
         if number % LISTED == 0:  # who has which cell, which few exchanges change
-            bad = np.flatnonzero((narrow | within) & (wrong(everyone, everyone) > 0))
+            bad = np.flatnonzero(wrong(everyone, everyone) > 0)
             cells = groups + moved.cells[rows]
             order = np.argsort(cells, kind="stable")
             listed = cells[order]
