@@ -81,8 +81,9 @@ class End:
 def settle(low: End, high: End, apart: Apart, rows: Integers, gap: float, rng: np.random.Generator) -> Integers:
     """The rows whose values are placed, in place, as far apart as was drawn.
 
-    Where cells cannot be so far apart, rows first exchange cells of one column with rows that can do with theirs, so that its distribution
-    stays: within a cell of the other column, so that both columns together stay as they were measured, and then without that.
+    Where cells cannot be so far apart, rows first exchange cells of the upper column with rows that can do with theirs, so that its
+    distribution stays: within a cell of the lower one, so that both together stay as they were measured, and then without that. Then they
+    exchange cells of the lower one. Where these were exchanged before, both were farther from other columns.
 
     Of rows whose cells can be so far apart every pair of values in them that is, is drawn alike, but that differences in a class have the
     density that its neighbours say. Of those that are left a class that says more than both values together is taken for true, and one
@@ -102,7 +103,7 @@ def settle(low: End, high: End, apart: Apart, rows: Integers, gap: float, rng: n
     if low.fixed and high.fixed:
         return found[0]
     rows = rows[apart.codes[rows] < apart.difference.attribute.base]
-    for within, moved in itertools.product((True, False), (high, low)):
+    for moved, within in itertools.product((high, low), (True, False)):
         if not moved.fixed:
             _exchange(low, high, apart, rows, gap, rng, moved=moved, within=within)
     for start in range(0, len(rows), ROWS):
