@@ -22,10 +22,12 @@ from duckdb_dp.grouped_sums import Source
 from duckdb_dp.sql import catalog, declared_groups, zones
 from duckdb_dp.sql.above.kinds import ctes, group_keys
 from duckdb_dp.sql.clamped_sums import has_aggregates
+from duckdb_dp.sql.kept_values import kept, never_null
 from duckdb_dp.sql.opaque import with_opaque_columns
 from duckdb_dp.sql.same_conditions import form
 from duckdb_dp.sql.session import Session
 from duckdb_dp.sql.typed import type_of
+from duckdb_dp.sql.worked_out import worked_out
 from duckdb_dp.synthesis.database import Table
 
 _PARTS: dict[str, tuple[int, int]] = {
@@ -127,16 +129,16 @@ def computed(
         known = {names[name]: declared[names[name]] for name in read if names[name] in declared}
         decided = len(known) == len(read) and all(one.kind != "bins" and not one.other for one in known.values())
         values = stated(node, text, type_)
-        if values is None and len(known) == len(read):
-            values = declared_groups.beyond(
-                node,
-                text,
-                type_,
-                {exp.column(name, quoted=True).sql("duckdb"): a for name, a in known.items()},
-                _conditions(select, names),
-            )
+        held = _conditions(select, names)
+        if values is None:
+            if len(known) == len(read):
+                by_text = {exp.column(name, quoted=True).sql("duckdb"): a for name, a in known.items()}
+                values = declared_groups.beyond(node, text, type_, by_text, held)
+            values = values or worked_out(node, text, type_, held, lambda one: type_of(columns, one.sql("duckdb")))
         if values is not None or not decided:
-            found[text] = node, type_, without_null(node, values, [declared.get(names[name]) for name in read])
+            never = never_null(node, held) if values is not None and values.nulls else set()
+            nullable = [declared.get(one.name) for one in node.find_all(exp.Column) if one.sql("duckdb") not in never]
+            found[text] = node, type_, kept(node, without_null(node, values, nullable), held)
     return found
 
 
@@ -157,7 +159,7 @@ def without_null(node: exp.Expr, values: Attribute | None, read: Sequence[Attrib
     Args:
         node: the expression.
         values: its values.
-        read: the declarations of the columns that it reads; None of one that has none.
+        read: the declarations of the columns that it reads and that conditions do not keep from being NULL; None of one that has none.
     """
     known = all(one is not None and not one.nulls and not one.other for one in read)
     return values if values is None or _maybe_null(node, known) else replace(values, nulls=False)

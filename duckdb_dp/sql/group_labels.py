@@ -110,7 +110,8 @@ def grouped(
     if math.prod(sizes) > MAX_CELLS:
         raise DPError(
             f"GROUP BY {few(known.texts[key] for key in keys)}: expressions are worked out on up to {MAX_CELLS:,} cells, and "
-            f"{few(clique)} have {math.prod(sizes):,}; declare coarser ones."
+            f"{few(clique)} have {math.prod(sizes):,}; declare coarser ones, or bound a whole "
+            "number that it is worked out of: WHERE b - a BETWEEN 0 AND 60."
         )
     result = _worked_out([*keys], known, columns, [declared[name] for name in clique], masks, kinds)
     named = {key: known.cliques[key][0] for key in keys if known.plain[key] and known.cliques[key][0] in found}

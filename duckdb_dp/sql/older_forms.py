@@ -39,6 +39,7 @@ class Looked:
         self.found: dict[object, bool] = {}
         self.respelt: dict[object, bool] = {}
         self.sought: dict[object, bool] = {}
+        self.joined: dict[object, bool] = {}
 
 
 def possible(session: Session, request: Request) -> bool:
@@ -61,17 +62,16 @@ def forms(session: Session, request: Request, arguments: Arguments) -> tuple[int
 
     Privacy: costs nothing; reads the ledger alone.
     """
-    sums = (one for part in request.direct for one in part.sums)
-    wider = any(part.rows is not None or part.limit is not None for part in request.direct)
-    wider = wider or any(one.kind == "quantile" for one in sums) or any(map(_said_of, request.direct))
-    wrapped = any(map(_joins_or_windows, request.direct)) or any(
-        one.values for part in request.direct for one in part.labels
-    )
-    latest = (
-        *((5,) if wrapped else ()),
-        *((4,) if any(map(_differs, request.direct)) else ()),
-        *((3,) if wider else ()),
-    )
+    quantiles = any(one.kind == "quantile" for part in request.direct for one in part.sums)
+    wider = quantiles or any(part.rows is not None or part.limit is not None for part in request.direct)
+    wider = wider or any(map(_said_of, request.direct))
+    shown = any(one.values for part in request.direct for one in part.labels)
+    grouped = any(part.clique for part in request.direct)
+    found_before = grouped and _seen(session, request.function, session.kept(Looked).sought, lambda one: _SOUGHT in one)
+    fifth = shown or found_before or quantiles or any(map(_joins_or_windows, request.direct))
+    fifth = fifth or (grouped and not has_sources(request))
+    fourth = quantiles or any(map(_differs, request.direct))
+    latest = (*((5,) if fifth else ()), *((4,) if fourth else ()), *((3,) if wider else ()))
     if not has_sources(request):
         return (*latest, 1) if request.direct else ()
     asked = str(arguments.get("sql", "GROUP OR"))
@@ -79,9 +79,10 @@ def forms(session: Session, request: Request, arguments: Arguments) -> tuple[int
     found = [*dict.fromkeys([*latest, *(number for number, one in words.items() if one.search(asked))])]
     if found and not _seen(session, request.function, session.kept(Looked).respelt, _has_respelt):
         found = []
-    grouped = any(part.clique for part in request.direct)
-    if grouped and _seen(session, request.function, session.kept(Looked).sought, lambda one: _SOUGHT in one):
-        found = [*dict.fromkeys([*found, 3])]
+    if grouped and _seen(session, request.function, session.kept(Looked).joined, lambda one: _CANONICAL in one):
+        found = [*dict.fromkeys([*found, 5])]
+    if found_before:
+        found = [*dict.fromkeys([*found, 5, 3])]
     return tuple(found)
 
 

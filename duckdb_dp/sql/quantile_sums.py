@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import date
 
 from sqlglot import exp
 
@@ -14,6 +15,7 @@ from duckdb_dp.domain.types import ColumnType, Moment, Scalar, Whole
 from duckdb_dp.errors import DPError, brief
 from duckdb_dp.grouped_sums import Sum
 from duckdb_dp.sql.no_numbers import instead
+from duckdb_dp.sql.said_ends import moments, numbers
 from duckdb_dp.sql.same_conditions import form
 
 _NODES = (exp.Median, exp.PercentileCont, exp.PercentileDisc, exp.Quantile, exp.ApproxQuantile)
@@ -134,24 +136,47 @@ class Quantiles:
 
     def _cells(self, value: exp.Expr, dtype: ColumnType, conditions: Sequence[exp.Expr]) -> Attribute:
         known = self._declared.get(value.name) if isinstance(value, exp.Column) else None
-        said = EVERYTHING
-        if isinstance(value, exp.Column) and dtype.numeric and form() >= 4:
-            low_high = limits(conditions).get(value.name, EVERYTHING)
-            said = low_high if all(abs(end) < EXACT or math.isinf(end) for end in low_high) else EVERYTHING
+        said = self._said(value, dtype, conditions)
+        if isinstance(dtype, Moment) and form() >= 6:
+            return self._moments(dtype, known, moments(value, dtype, conditions))
         if known is not None and known.kind != "bins":
             within = in_order(_within(known, *said))
             return within if known.kind == "integers" and _holds(within.points, said) else on_line(within)
         declared: tuple[Scalar, ...] = () if known is None else known.points
         low: Scalar | None = declared[0] if declared else None
         high: Scalar | None = declared[-1] if declared else None
-        if low is not None and high is not None and said != EVERYTHING:
-            low, high = _between(dtype, low, high, *said)
-        if not declared and dtype.numeric and (found := self._bounds(value, conditions)) is not None:
+        found = self._bounds(value, conditions) if not declared and dtype.numeric else None
+        if found is not None:
             ends = (math.floor(found[0]), math.ceil(found[1])) if isinstance(dtype, Whole) else found
             low, high = ends if dtype.fits(ends[0], edge=True) and dtype.fits(ends[1], edge=True) else (None, None)
+        if low is not None and high is not None and said != EVERYTHING:
+            low, high = _between(dtype, low, high, *said)
+        if isinstance(dtype, Whole) and not declared and form() >= 6 and (listed := _numbered(dtype, said, self._most)):
+            return listed
+        clamped = low is not None
+        if not clamped and form() >= 6 and said[0] < said[1]:
+            low, high = _alone(dtype, *said)
         points = between(dtype, low, high, declared, most=self._most)
         cells = Attribute(name="value", type=dtype.name, kind="bins", points=points)
-        return cells if low is None or _holds(points, said) else on_line(cells)
+        return on_line(cells) if clamped and not _holds(points, said) else cells
+
+    def _said(self, value: exp.Expr, dtype: ColumnType, conditions: Sequence[exp.Expr]) -> tuple[float, float]:
+        """Between which numbers conditions say that the value lies."""
+        if not dtype.numeric or form() < 4 or not (isinstance(value, exp.Column) or form() >= 6):
+            return EVERYTHING
+        low_high = numbers(value, conditions) if form() >= 6 else limits(conditions).get(value.name, EVERYTHING)
+        return low_high if all(abs(end) < EXACT or math.isinf(end) for end in low_high) else EVERYTHING
+
+    def _moments(self, dtype: Moment, known: Attribute | None, said: tuple[str | None, str | None]) -> Attribute:
+        """The cells of dates or times, between the ends of a declaration, or of what conditions say where that is less or elsewhere."""
+        if known is not None and known.kind != "bins":
+            days = _days(known, said)
+            return in_order(known, line=True) if days is None else days
+        points = () if known is None else known.points
+        ends = _latest(dtype, (points[0], points[-1]) if points else (None, None), said)
+        found = between(dtype, *ends, points, most=self._most)
+        cells = Attribute(name="value", type=dtype.name, kind="bins", points=found)
+        return on_line(cells) if points and ends != said else cells
 
     def _bounds(self, value: exp.Expr, conditions: Sequence[exp.Expr]) -> tuple[float, float] | None:
         try:
@@ -159,6 +184,61 @@ class Quantiles:
         except DPError:
             return None
         return found if found is not None and found[0] < found[1] else None
+
+
+def _numbered(dtype: Whole, said: tuple[float, float], most: int) -> Attribute | None:
+    """The whole numbers that conditions allow, each a cell; None where they do not say both ends, or these are too many or one."""
+    if not all(map(math.isfinite, said)):
+        return None
+    low, high = math.ceil(said[0]), math.floor(said[1])
+    if not (low < high < low + most and dtype.fits(low) and dtype.fits(high)):
+        return None
+    return Attribute(name="value", type=dtype.name, kind="integers", points=(low, high))
+
+
+def _days(known: Attribute, said: tuple[str | None, str | None]) -> Attribute | None:
+    """Of listed dates or times those that conditions allow, which are all where each day between two is listed; None where few are left."""
+    listed = in_order(known)
+    orders = listed.dtype.orders(listed.points)
+    first, last = (None if end is None else listed.dtype.orders((end,))[0] for end in said)
+    kept = [
+        point
+        for point, order in zip(listed.points, orders, strict=True)
+        if (first is None or first <= order) and (last is None or order <= last)
+    ]
+    if len(kept) < 2 or said == (None, None):
+        return None
+    found = replace(listed, points=tuple(kept))
+    if listed.type != "DATE" or None in said or (kept[0], kept[-1]) != said:
+        return on_line(found)
+    days = (date.fromisoformat(str(kept[-1])) - date.fromisoformat(str(kept[0]))).days
+    return found if len(kept) == days + 1 else on_line(found)
+
+
+def _alone(dtype: ColumnType, low: float, high: float) -> tuple[Scalar | None, Scalar | None]:
+    """The ends that conditions say of what nothing else bounds; None of one that they do not say, or that its type does not hold."""
+    if isinstance(dtype, Whole):
+        low, high = (end if math.isinf(end) else round_(end) for end, round_ in ((low, math.floor), (high, math.ceil)))
+    ends = [end if math.isfinite(end) and dtype.fits(end, edge=True) else None for end in (low, high)]
+    return ends[0], ends[1]
+
+
+def _latest(
+    dtype: Moment, declared: tuple[Scalar | None, Scalar | None], said: tuple[Scalar | None, Scalar | None]
+) -> tuple[Scalar | None, Scalar | None]:
+    """The later one of two first moments, and the earlier one of two last ones; those that are declared where nothing is left."""
+
+    def chosen(ends: Sequence[Scalar | None], pick: Callable[..., int]) -> Scalar | None:
+        known = [end for end in ends if end is not None]
+        orders = dtype.orders(known)
+        return known[pick(range(len(known)), key=orders.__getitem__)] if known else None
+
+    low, high = chosen((declared[0], said[0]), max), chosen((declared[1], said[1]), min)
+    if low is None or high is None or dtype.orders((low,))[0] < dtype.orders((high,))[0]:
+        return low, high
+    first, last = said
+    apart = first is not None and last is not None and dtype.orders((first,))[0] < dtype.orders((last,))[0]
+    return said if apart else declared
 
 
 def _within(known: Attribute, low: float, high: float) -> Attribute:

@@ -29,7 +29,10 @@ values less the middle of their bounds, whatever bounds them. Up to form 3 quant
 conditions allow, all SELECTs of a list the bound of the one with most rows, and the largest groups that are found 'other' among them.
 Up to form 4 what is worked out of a difference of dates has the bounds of their declarations, whatever conditions say of it.
 Up to form 5 each row before a LEFT JOIN has all rows of its table that a unit may have, and what is grouped by is an expression of the
-group where parentheses are around it; nothing is known of the values of lag, lead and first_value."""
+group where parentheses are around it; nothing is known of the values of lag, lead and first_value. Values of expressions that conditions
+bound, and nobody has declared, are found, and conditions on expressions, dates and times do not bound the cells of their quantiles;
+groups of expressions, and of keys of public tables, are those that conditions on these, or on columns that are equal to them, exclude
+too."""
 
 _DECIMAL = re.compile(r"\d{1,15}\.\d{1,15}")
 

@@ -34,3 +34,4 @@ def looked_anew(found: Loaded) -> None:
     looked.found.clear()
     looked.respelt.clear()
     looked.sought.clear()
+    looked.joined.clear()

@@ -14,8 +14,10 @@ from duckdb_dp.sql import computed_groups, declared_groups
 from duckdb_dp.sql.computed_groups import of_type, stated
 from duckdb_dp.sql.declarations import declared_point
 from duckdb_dp.sql.declared_groups import UNITS, finest_unit, plain
+from duckdb_dp.sql.kept_values import kept, never_null
 from duckdb_dp.sql.owned.literals import literal, of_case
 from duckdb_dp.sql.typed import alone
+from duckdb_dp.sql.worked_out import worked_out
 
 MOST_CELLS = 50_000
 """Days, hours and the like between two times, and whole numbers of which something is worked out, that are listed at most."""
@@ -72,9 +74,21 @@ def known(
     conditions: Sequence[exp.Expr],
 ) -> Attribute | None:
     """The cells of an expression that conditions list, or else declarations; None where neither do. Arguments as of ``beyond``."""
-    read = [attribute(column, "") for column in value.find_all(exp.Column)]
-    found = computed_groups.without_null(value, listed(value, conditions, type_of, name), read)
-    return found or (beyond(value, type_of, attribute, name, conditions) if read else None)
+    found = _not_null(value, listed(value, conditions, type_of, name), attribute, conditions)
+    return found or (beyond(value, type_of, attribute, name, conditions) if value.find(exp.Column) else None)
+
+
+def _not_null(
+    value: exp.Expr,
+    found: Attribute | None,
+    attribute: Callable[[exp.Expr, str], Attribute | None],
+    conditions: Sequence[exp.Expr],
+) -> Attribute | None:
+    """The values of an expression that conditions leave, without NULL where it never is."""
+    never = never_null(value, conditions) if found is not None and found.nulls else set()
+    columns = [column for column in value.find_all(exp.Column) if column.sql("duckdb") not in never]
+    found = computed_groups.without_null(value, found, [attribute(column, "") for column in columns])
+    return found if isinstance(value, exp.Column) else kept(value, found, conditions)
 
 
 def beyond(
@@ -96,8 +110,10 @@ def beyond(
     type_ = type_of(value)
     read = {column.sql("duckdb"): attribute(column, "") for column in value.find_all(exp.Column)}
     known = {text: one for text, one in read.items() if one is not None}
-    found = computed_groups.without_null(value, told(value, type_, name), list(read.values()))
-    return found or (declared_groups.beyond(value, name, type_, known, conditions) if len(known) == len(read) else None)
+    found = _not_null(value, told(value, type_, name), attribute, conditions)
+    if found is None and len(known) == len(read):
+        found = kept(value, declared_groups.beyond(value, name, type_, known, conditions), conditions)
+    return found or worked_out(value, name, type_, conditions, type_of)
 
 
 def told(value: exp.Expr, type_: str, name: str) -> Attribute | None:

@@ -21,6 +21,7 @@ from duckdb_dp.sql.owned import (
 from duckdb_dp.sql.owned.compiler import Compiler, key_alias
 from duckdb_dp.sql.owned.fan_out import check_single, check_work
 from duckdb_dp.sql.owned.lookups import lookup
+from duckdb_dp.sql.owned.on_keys import on_keys
 from duckdb_dp.sql.owned.relations import Condition, Most, Scope, Tag, atom
 from duckdb_dp.sql.owned.syntax import GROUPED, has_aggregate, refuse
 from duckdb_dp.sql.owned.tables import Read, Tables
@@ -137,7 +138,9 @@ class _Top:
             if node is not None:
                 found.set(word, self._rewritten(node, scope, word))
         found.set("from_", exp.From(this=exp.to_table(RELATION)))
-        kept = [self._columns(node) for node in self._conditions if self._known(node)]
+        read = [value for _, value in self._outputs.values()]
+        beside = on_keys(compiler, self._conditions, read, self._parents.of)
+        kept = [self._columns(node) for node in [*filter(self._known, self._conditions), *beside]]
         if kept:
             found.set("where", exp.Where(this=exp.and_(*kept) if compiler.as_written else conjunction(kept)))
         declared = self._declared(found, scope)
