@@ -2,12 +2,15 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from duckdb_dp.accounting.base import ZCDP
 from duckdb_dp.counting.counts import Counts
+from duckdb_dp.counting.units import classes
 from duckdb_dp.domain.domain import Domain
 from duckdb_dp.private import PrivateQueryable
-from duckdb_dp.synthesis.links.at_least import AtLeast, measure_cumulated, model_cumulated
+from duckdb_dp.synthesis.links.at_least import AtLeast, Cumulated, measure_cumulated, model_cumulated
+from duckdb_dp.synthesis.links.per_unit import NoisyTable
 from duckdb_dp.synthesis.links.sides import side_of
 from duckdb_dp.testing import NoNoise, SeededEntropy
 
@@ -46,3 +49,26 @@ def test_noise_of_rows_with_at_least_so_many_links_makes_no_tail() -> None:
         shares = model_cumulated(measure_cumulated(queryable, "u.degree", 0.1), side, 3000).shares
         found.append(float(shares @ np.arange(31)))
     assert np.mean(found) < 1.05
+
+
+SHAPES = {
+    "gamma": (stats.nbinom.pmf(np.arange(41), 2, 2 / 14), 0.3),
+    "two groups": ((stats.poisson.pmf(np.arange(41), 2) + stats.poisson.pmf(np.arange(41), 20)) / 2, 0.39),
+}
+"""Shares of rows with 0 to 40 links, and how far off they may be."""
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_smooth_distribution_is_kept_without_the_noise(shape: str) -> None:
+    """Noise of a fiftieth of the rows in each number, of which differences of neighbours are a fortieth: one factor for all leaves it."""
+    shares, near = SHAPES[shape]
+    rows = np.round(1500 * shares / shares.sum()).astype(np.int64)
+    first, rng, found = classes(40), np.random.default_rng(1), []
+    least, side = rows[::-1].cumsum()[::-1], side_of(("a",), np.zeros((rows.sum(), 1), dtype=np.int64), max_degree=40)
+    for _ in range(40):
+        noisy = NoisyTable(least[first] + rng.normal(0, 30, len(first)), 900.0)
+        measured = Cumulated(rows=float(rows.sum()), least=noisy)
+        model = model_cumulated(measured, side, int(rows @ np.arange(41))).shares
+        classed = np.add.reduceat(model - rows / rows.sum(), np.append(0, first))
+        found.append(np.abs(classed).sum())
+    assert np.mean(found) < near
