@@ -156,7 +156,14 @@ class Target:
         if set(own) <= {*self.numbers}:
             return f"'{parent[2]}' is not linked to, and {columns}, which refers to it, is numbered, as other tables refer to it"
         if parent in copied and drawn:
-            return f"'{parent[2]}' is public, and {columns}, which refers to it, is drawn as any column"
+            why = (
+                f"several rows of '{parent[2]}' have the same {', '.join(reference.key)}, or none"
+                if not copied[parent].distinct(reference.key)
+                else "its parts are drawn apart"
+                if len(own) > 1
+                else "not all of its declared values are keys"
+            )
+            return f"'{parent[2]}' is public, and {columns}, which refers to it, is drawn as any column, without a constraint, as {why}"
         if parent in copied:
             repeated = not copied[parent].distinct(reference.key)
             why = f" (several of its rows have the same {', '.join(reference.key)}, or none)" if repeated else ""
@@ -167,11 +174,12 @@ class Target:
             )
             return f"'{parent[2]}' refers to the table itself: {columns} unknown ({drawn_where})"
         became = "drawn as any column" if drawn else "NULL" if all(name in kept for name in own) else "left out"
+        free = ", without a constraint" if drawn else ""
         if parent in self.parents:
-            return f"'{parent[2]}' has rows of units that do not own these rows, so {columns}, which refers to it, is {became}"
+            return f"'{parent[2]}' has rows of units that do not own these rows, so {columns}, which refers to it, is {became}{free}"
         table = quoted_name(parent[2])
         return (
-            f"'{parent[2]}' is not among the tables, so {columns}, which refers to it, is {became} (to keep the links, name it in tables "
+            f"'{parent[2]}' is not among the tables, so {columns}, which refers to it, is {became}{free} (to keep the links, name it in tables "
             f"where it is protected, or CALL dp_public([{table}]) where anybody may see its rows)"
         )
 

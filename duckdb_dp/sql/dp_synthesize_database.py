@@ -167,7 +167,7 @@ def _steps(
         table=table,
         filled=(*key, *attributes, *held, *read),
         references=tuple(known),
-        keyed=tuple(r for r in keyed if schema.copied[r.parent].distinct(r.key)),
+        keyed=tuple(r for r in (*keyed, *schema.declared[table.name]) if schema.copied[r.parent].distinct(r.key)),
         parents={**schema.copied, **by_name},
         itself=drawn_references.kept_itself(session, dataset, known),
         siblings=siblings,

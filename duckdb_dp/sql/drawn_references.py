@@ -36,6 +36,7 @@ class Schema:
         numbered: of each table the declared columns that are numbers, and those that are read off a parent.
         valued: of each table the columns that are no numbers: those with declared values, a public table's keys or a parent's.
         keyed: of each table the references that are drawn as any other column, with the attribute whose values are a public table's keys.
+        declared: of each table those whose column is declared, and gets nothing but a public table's keys.
         also: of each table the attributes that nobody declared: those, and of links the ends at public tables, which tables that refer
             to the links may depend on.
         joined: of each table what its rows have by references to public tables, on which links with other tables may depend.
@@ -47,6 +48,7 @@ class Schema:
     numbered: Mapping[Name, Sequence[str]]
     valued: Mapping[Name, frozenset[str]]
     keyed: Mapping[Name, Mapping[Reference, Attribute]]
+    declared: Mapping[Name, Sequence[Reference]]
     also: Mapping[Name, Sequence[Attribute]]
     joined: Mapping[Name, tuple[JoinedColumns, ...]]
     repeated: Mapping[Name, tuple[RepeatedReference, ...]]
@@ -68,6 +70,7 @@ def schema(session: Session, tables: Sequence[Table], copied: Mapping[Name, Tabl
     numbers = {table.name: numbered(session, table, tables) for table in tables}
     valued, constrained = dict[Name, frozenset[str]](), dict[Name, list[Reference]]()
     keyed, also = dict[Name, dict[Reference, Attribute]](), dict[Name, list[Attribute]]()
+    said = dict[Name, list[Reference]]()
     joined, referred = dict[Name, tuple[JoinedColumns, ...]](), {r.parent for one in tables for r in one.references}
     repeated, filled = dict[Name, tuple[RepeatedReference, ...]](), dict[Name, list[Reference]]()
     for table in tables:
@@ -96,21 +99,27 @@ def schema(session: Session, tables: Sequence[Table], copied: Mapping[Name, Tabl
         of_parts = (public_domains.of_key(session, table, part, copied[part.parent]) for part in parts)
         also[table.name] = [*found.values(), *(attribute for attribute in of_parts if attribute is not None)]
         drawn = {*declared} - {*numbers[table.name]}
+        said[table.name] = [
+            r
+            for r in table.references
+            if r.parent in copied and r not in known and len(r.columns) == 1 and {*r.columns} <= drawn - held
+            if public_domains.only_keys(session, declared[r.columns[0]], r.key[0], copied[r.parent])
+        ]
         public = [
             r for r in table.references if r.parent in copied and (r in known or r in found or drawn >= {*r.columns})
         ]
         if table.name in referred or (known and not linking):
             joined[table.name] = joined_columns.chosen(session, table, public, copied)
         repeated[table.name] = tuple(repeated_references(table, known, filled, constrained))
-        constrained[table.name] = [r for r in keyed[table.name] if copied[r.parent].distinct(r.key)]
+        constrained[table.name] = [r for r in (*keyed[table.name], *said[table.name]) if copied[r.parent].distinct(r.key)]
         filled[table.name] = [*known, *(one.repeated for one in repeated[table.name])]
         listed = {column for reference in found for column in reference.columns}
         read = [column for one in repeated[table.name] for column in one.read]
         valued[table.name] = frozenset({*declared, *listed} - {*numbers[table.name]} | held | {*read})
         numbers[table.name] = (*numbers[table.name], *read)
     return Schema(
-        tables=referring(session, tables), copied=copied, numbered=numbers, valued=valued, keyed=keyed, also=also,
-        joined=joined, repeated=repeated,
+        tables=referring(session, tables), copied=copied, numbered=numbers, valued=valued, keyed=keyed,
+        declared=said, also=also, joined=joined, repeated=repeated,
     )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import duckdb
 
 from duckdb_dp.accounting.ledger import Dataset
-from duckdb_dp.counting.encode import full_name, quote
+from duckdb_dp.counting.encode import decode, full_name, quote
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain import types
 from duckdb_dp.domain.domain import Attribute, declare
@@ -103,6 +103,31 @@ def of_key(session: Session, table: Table, reference: Reference, parent: Table) 
         except (DPError, ValueError, duckdb.Error):
             return None  # keys of another type than the column's, say, or of a generated column that fails
         return made if again == (0,) and len(made.points) == len(values) else None
+
+
+def only_keys(session: Session, attribute: Attribute, key: str, parent: Table) -> bool:
+    """Whether a declared column that refers to a public table gets nothing but its keys, or NULL.
+
+    Args:
+        session: which reads the committed rows.
+        attribute: the column's declaration.
+        key: the column of the public table that it refers to.
+        parent: the public table.
+
+    Privacy: reads public rows.
+    """
+    if attribute.kind == "bins" or attribute.size > 2 * MOST_KEYS or parent.name[1] == SCHEMA:
+        return False
+    with session.looking() as cursor:
+        if cursor is None:
+            return False
+        drawn = f"SELECT ({decode(attribute, 'c')})::VARCHAR AS v FROM range({attribute.size}) r(c)"
+        known = f"SELECT encode({quote(key)}::VARCHAR) FROM {full_name(*parent.name)} WHERE {quote(key)} IS NOT NULL"
+        strange = f"SELECT count(*) FROM ({drawn}) WHERE v IS NOT NULL AND encode(v) NOT IN ({known})"
+        try:
+            return cursor.execute(strange).fetchone() == (0,)
+        except duckdb.Error:
+            return False
 
 
 def keys(session: Session, dataset: Dataset, column: str) -> Sequence[Scalar]:
