@@ -44,6 +44,15 @@ def collated(session: Session, relation: str, columns: Collection[str]) -> set[s
     return {name for name, differs in zip(read, found, strict=True) if differs}
 
 
+def in_use(session: Session) -> bool:
+    """Whether there may be a column with a collation.
+
+    Privacy: reads the catalog alone.
+    """
+    with session.looking() as cursor:
+        return cursor is None or _any(session, cursor)
+
+
 def _any(session: Session, cursor: duckdb.DuckDBPyConnection) -> bool:
     """Whether there is a column with a collation."""
     return session.once("collations", lambda: bool(cursor.execute(_ANY).fetchall()[0][0]))

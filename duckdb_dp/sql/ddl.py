@@ -179,8 +179,8 @@ class Target:
             return f"'{parent[2]}' has rows of units that do not own these rows, so {columns}, which refers to it, is {became}{free}"
         table = quoted_name(parent[2])
         return (
-            f"'{parent[2]}' is not among the tables, so {columns}, which refers to it, is {became}{free} (to keep the links, name it in tables "
-            f"where it is protected, or CALL dp_public([{table}]) where anybody may see its rows)"
+            f"'{parent[2]}' is not among the tables, so {columns}, which refers to it, is {became}{free} (to keep the links, name it in "
+            f"tables where it is protected, or CALL dp_public([{table}]) where anybody may see its rows)"
         )
 
     def statement(self) -> str:

@@ -111,7 +111,9 @@ def schema(session: Session, tables: Sequence[Table], copied: Mapping[Name, Tabl
         if table.name in referred or (known and not linking):
             joined[table.name] = joined_columns.chosen(session, table, public, copied)
         repeated[table.name] = tuple(repeated_references(table, known, filled, constrained))
-        constrained[table.name] = [r for r in (*keyed[table.name], *said[table.name]) if copied[r.parent].distinct(r.key)]
+        constrained[table.name] = [
+            r for r in (*keyed[table.name], *said[table.name]) if copied[r.parent].distinct(r.key)
+        ]
         filled[table.name] = [*known, *(one.repeated for one in repeated[table.name])]
         listed = {column for reference in found for column in reference.columns}
         read = [column for one in repeated[table.name] for column in one.read]

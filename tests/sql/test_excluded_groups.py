@@ -6,6 +6,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
+import duckdb_dp.testing
 from tests.conftest import Loaded
 from tests.sql import some_visits
 from tests.sql.earlier_forms import check_found_again
@@ -116,4 +117,28 @@ def test_values_that_were_shown_before_are_not_charged_again(
         )
         check_found_again(
             visits, f"SELECT month(da) AS g, count(*) AS n FROM {table} WHERE {condition} GROUP BY 1", number
+        )
+
+
+def test_a_collation_of_the_column_excludes_no_group(tmp_path: Path) -> None:
+    """A condition on the column is not one on the key where they are equal under a collation alone."""
+    connection = duckdb.connect()
+    connection.execute(
+        """
+        CREATE TABLE people (id INTEGER PRIMARY KEY); INSERT INTO people FROM range(60);
+        CREATE TABLE lands (code VARCHAR PRIMARY KEY); INSERT INTO lands VALUES ('de'), ('fr'), ('us');
+        CREATE TABLE trips (id INTEGER REFERENCES people (id), land VARCHAR COLLATE NOCASE);
+        INSERT INTO trips SELECT i, ['de', 'FR', 'us'][1 + i % 3] FROM range(60) t(i);
+        """
+    )
+    duckdb_dp.testing.load_exact(connection, tmp_path / "trips.dp")
+    found = Loaded(connection, tmp_path / "trips.dp")
+    found(
+        "CALL dp_protect(['people', 'trips'], unit := 'people.id', max_rows := {'trips': 1}, epsilon := 1e7, delta := 1e-9)"
+    )
+    found("CALL dp_public('lands')")
+    for condition in ("= 'DE'", "IN ('DE', 'fr')", "> 'E'"):
+        select = f"SELECT l.code AS c, count(*) AS n FROM trips t JOIN lands l ON l.code = t.land WHERE t.land {condition} GROUP BY c"
+        assert sorted(row[:2] for row in found("FROM dp_sql(?, epsilon := 1e4)", [select]) if row[1]) == sorted(
+            found(select)
         )

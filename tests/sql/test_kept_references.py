@@ -25,7 +25,9 @@ SELECT constraint_text FROM duckdb_constraints() WHERE schema_name = 'syn' AND t
 DECLARED = {"not": None, "keys": "", "range": "low := 0, high := 7, ", "some": '"values" := [1, 2, 5], '}
 
 
-def made(load: Loaded, declared: str | None, *, required: bool, part: bool, nulls: bool = False) -> tuple[list[str], str]:
+def made(
+    load: Loaded, declared: str | None, *, required: bool, part: bool, nulls: bool = False
+) -> tuple[list[str], str]:
     """The foreign keys of the synthetic visits, and the notes."""
     own_key = "PRIMARY KEY (person, ward, hall, kind)" if part else "visit INTEGER PRIMARY KEY"
     load.con.execute(

@@ -13,7 +13,7 @@ from duckdb_dp.domain.domain import FINDS, Attribute, UnknownAttribute
 from duckdb_dp.errors import DPError, Undeclared, brief, few, identifier, quoted_name
 from duckdb_dp.grouped_sums import GroupedSums
 from duckdb_dp.request import SELECT
-from duckdb_dp.sql import provenance
+from duckdb_dp.sql import collations, provenance
 from duckdb_dp.sql.arguments import Place, UnknownDataset, candidates, find_dataset, full_name_of, name_parts
 from duckdb_dp.sql.family import family
 from duckdb_dp.sql.lineage import FILES
@@ -203,7 +203,8 @@ class Asked:
     ) -> None:
         self._session, self._family, self._place = session, family(session, dataset), place
         self._taken: dict[str, object] = {}
-        self._how = {"bounded": bounded, "finds": finds, "as_written": as_written}
+        collated = collations.in_use(session)
+        self._how = {"bounded": bounded, "collated": collated, "finds": finds, "as_written": as_written}
         self._advice = "" if dataset.discovery_delta else FINDS
         self.declared: dict[str, Attribute] = {}
         """The declarations of the columns of all relations."""

@@ -56,6 +56,7 @@ class Kept:
         *,
         bounded: bool,
         finds: bool,
+        collated: bool = False,
         as_written: bool = False,
         by_keys: frozenset[str] = frozenset(),
     ) -> Top:
@@ -65,9 +66,10 @@ class Kept:
             family, place: of the tables.
             select, taken, read: as ever.
             bounded: whether it is asked how many rows of a unit the relation has at most.
+            collated: whether some column of the database is compared under a collation.
             finds, as_written, by_keys: as ever.
         """
-        given = (select.copy(), family, place, dict(taken), bounded, finds, as_written, by_keys, form())
+        given = (select.copy(), family, place, dict(taken), bounded, collated, finds, as_written, by_keys, form())
         text = f"{as_written} {form()} {sorted(by_keys)} {select.sql('duckdb')}"
         with self._lock:
             known = self._known.get(text)
@@ -85,7 +87,7 @@ class Kept:
 
 
 def _compiled(given: tuple[Any, ...], read: Read) -> _Known:
-    select, family, place, taken, bounded, finds, as_written, by_keys, _ = given
+    select, family, place, taken, bounded, collated, finds, as_written, by_keys, _ = given
     rows: list[tuple[str, list[tuple[Any, ...]]]] = []
 
     def noted(sql: str) -> list[tuple[Any, ...]]:
@@ -93,6 +95,6 @@ def _compiled(given: tuple[Any, ...], read: Read) -> _Known:
         return rows[-1][1]
 
     after = dict(taken)
-    tables = Tables(family, place, noted, bounded=bounded)
+    tables = Tables(family, place, noted, bounded=bounded, collated=collated)
     found = top(tables, select.copy(), after, noted, finds=finds, as_written=as_written, by_keys=by_keys)
     return _Known(given=given, rows=tuple(rows), after=after, top=found)

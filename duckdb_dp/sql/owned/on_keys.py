@@ -28,6 +28,10 @@ def on_keys(
     def one(node: exp.Expr) -> exp.Expr:
         if not isinstance(node, exp.Column) or node.args.get("table") is None or node in public:
             return node
+        if (
+            compiler.tables.collated and compiler.type_of(node) == "VARCHAR"
+        ):  # it may be equal to other texts than the key is
+            return node
         moved = of(node)
         if moved in public:
             return moved

@@ -29,10 +29,13 @@ class Tables:
         place: (catalog, schema) where names are looked for.
         read: reads public tables, to find how many rows they make of one.
         bounded: whether it is asked how many rows a unit has at most.
+        collated: whether some column of the database is compared under a collation.
     """
 
-    def __init__(self, family: Family, place: Place, read: Read, *, bounded: bool = False) -> None:
-        self.family, self._place, self._read, self.bounded = family, place, read, bounded
+    def __init__(
+        self, family: Family, place: Place, read: Read, *, bounded: bool = False, collated: bool = False
+    ) -> None:
+        self.family, self._place, self._read, self.bounded, self.collated = family, place, read, bounded, collated
         self._counts: dict[str, int] = {}
 
     def counted(self, select: exp.Select) -> int:
