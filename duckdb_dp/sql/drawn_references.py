@@ -109,7 +109,13 @@ def schema(session: Session, tables: Sequence[Table], copied: Mapping[Name, Tabl
             r for r in table.references if r.parent in copied and (r in known or r in found or drawn >= {*r.columns})
         ]
         if table.name in referred or (known and not linking):
-            joined[table.name] = joined_columns.chosen(session, table, public, copied)
+            joined[table.name] = joined_columns.chosen(
+                session,
+                table,
+                public,
+                copied,
+                [r for r in public if r not in (*known, *found, *said[table.name]) and not {*r.columns} <= held],
+            )
         repeated[table.name] = tuple(repeated_references(table, known, filled, constrained))
         constrained[table.name] = [
             r for r in (*keyed[table.name], *said[table.name]) if copied[r.parent].distinct(r.key)

@@ -1,6 +1,6 @@
 """Columns of public tables to which a parent of links refers, as attributes of the parent: the kind of the listing that a booking names."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, final
 
@@ -87,7 +87,11 @@ def joined(rows: str, columns: Sequence[JoinedColumns]) -> str:
 
 
 def chosen(
-    session: Session, table: Table, references: Iterable[Reference], copied: Mapping[Name, Table]
+    session: Session,
+    table: Table,
+    references: Iterable[Reference],
+    copied: Mapping[Name, Table],
+    free: Collection[Reference] = (),
 ) -> tuple[JoinedColumns, ...]:
     """The columns that a table's rows have by its references to public tables: few, of few values, and none that others imply.
 
@@ -96,6 +100,7 @@ def chosen(
         table: it.
         references: those of its references whose columns synthetic rows have.
         copied: the public tables.
+        free: those whose columns may get values that are no keys, as they are declared so.
 
     Privacy: reads public rows.
     """
@@ -107,7 +112,9 @@ def chosen(
         if SCHEMA in (table.name[1], parent.name[1]) or not parent.distinct(reference.key):
             continue
         certain = {*reference.columns} <= table.required
-        certain = certain and (reference.columns, reference.parent, reference.key) in constrained
+        certain = (
+            certain and (reference.columns, reference.parent, reference.key) in constrained and reference not in free
+        )
         taken = {name.lower() for name in table.columns}
         found = [
             replace(a, name=f"{reference.role}.{a.name}", nulls=a.nulls or not certain)
