@@ -27,15 +27,8 @@ from duckdb_dp.sql.opaque import with_opaque_columns
 from duckdb_dp.sql.same_conditions import form
 from duckdb_dp.sql.session import Session
 from duckdb_dp.sql.typed import type_of
-from duckdb_dp.sql.worked_out import worked_out
+from duckdb_dp.sql.worked_out import part_of_time, worked_out
 from duckdb_dp.synthesis.database import Table
-
-_PARTS: dict[str, tuple[int, int]] = {
-    "hour": (0, 23), "minute": (0, 59), "second": (0, 59), "month": (1, 12), "quarter": (1, 4), "day": (1, 31),
-    "dayofmonth": (1, 31), "dayofweek": (0, 6), "dow": (0, 6), "weekday": (0, 6), "isodow": (1, 7), "dayofweekiso": (1, 7),
-    "dayofyear": (1, 366), "doy": (1, 366), "week": (1, 53), "weekofyear": (1, 53),
-}  # fmt: skip
-"""Parts of dates and times, with the first and the last."""
 
 _STRICT = (
     exp.Paren, exp.Neg, exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Between, exp.In, exp.And, exp.Or, exp.Not, exp.Year,
@@ -198,12 +191,7 @@ def stated(node: exp.Expr, name: str, type_: str) -> Attribute | None:
     elif type(node) in _NAMES:
         values = _NAMES[type(node)]
     else:
-        part = node.this.name if isinstance(node, exp.Extract) else type(node).__name__
-        if isinstance(node, exp.Anonymous) and node.name.lower() in ("date_part", "datepart") and node.expressions:
-            part = node.expressions[0].name
-        elif isinstance(node, exp.Anonymous):
-            part = node.name
-        low_high = _PARTS.get(part.lower())
+        low_high = part_of_time(node)
     try:
         if low_high is not None and (found := types.find(type_)) is not None and found.numeric:
             return declare(name=name, type=type_, low=low_high[0], high=low_high[1], nulls=True)

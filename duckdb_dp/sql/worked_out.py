@@ -21,6 +21,13 @@ MOST = 50_000
 TABLE = "_dp_x"
 """The table of what stands for a part of an expression."""
 
+_PARTS: dict[str, tuple[int, int]] = {
+    "hour": (0, 23), "minute": (0, 59), "second": (0, 59), "month": (1, 12), "quarter": (1, 4), "day": (1, 31),
+    "dayofmonth": (1, 31), "dayofweek": (0, 6), "dow": (0, 6), "weekday": (0, 6), "isodow": (1, 7), "dayofweekiso": (1, 7),
+    "dayofyear": (1, 366), "doy": (1, 366), "week": (1, 53), "weekofyear": (1, 53),
+}  # fmt: skip
+"""Parts of dates and times, with the first and the last."""
+
 Range = tuple[float | Fraction, float | Fraction]
 """The least and the largest number that something may be."""
 
@@ -40,8 +47,9 @@ def worked_out(
 ) -> Attribute | None:
     """All values of an expression such as (b - a) // 7 that it has where b - a BETWEEN 0 AND 60; None where conditions do not say.
 
-    The conditions only have to bound one part of the expression that has all its columns. Whole numbers in these bounds for which the
-    conditions hold are put in its place by DuckDB itself, so that //, % and what is NULL mean what they mean there.
+    The conditions only have to bound one part of the expression that has all its columns; hour(ts) and the like need none. Whole
+    numbers in these bounds for which the conditions hold are put in its place by DuckDB itself, so that //, % and what is NULL mean what
+    they mean there.
 
     Args:
         value: the expression.
@@ -60,8 +68,25 @@ def worked_out(
             continue
         first, last = max(math.ceil(low), whole.limits[0]), min(math.floor(high), whole.limits[1])
         if last - first < MOST and (shown := with_x(part, value)) is not None:
-            return _listed(shown, name, type_, own, f"CAST(unnest(range({first}, {last + 1})) AS {whole.name})")
+            return _listed(
+                shown, name, type_, own, f"SELECT CAST(unnest(range({first}, {last + 1})) AS {whole.name}) AS x"
+            )
+    for part in parts(value):
+        ends, shown = part_of_time(part), with_x(part, value)
+        if ends is not None and shown is not None and part != value:
+            numbers = f"SELECT unnest(range({ends[0]}, {ends[1] + 1})) AS x UNION ALL SELECT NULL"
+            return _listed(shown, name, type_, _own(part, conditions), numbers)
     return None
+
+
+def part_of_time(node: exp.Expr) -> tuple[int, int] | None:
+    """The first and the last number that a part of a date or a time may be; None of other expressions."""
+    part = node.this.name if isinstance(node, exp.Extract) else type(node).__name__
+    if isinstance(node, exp.Anonymous) and node.name.lower() in ("date_part", "datepart") and node.expressions:
+        part = node.expressions[0].name
+    elif isinstance(node, exp.Anonymous):
+        part = node.name
+    return _PARTS.get(part.lower())
 
 
 def range_of(part: exp.Expr, conditions: Sequence[exp.Expr]) -> Range:
@@ -109,9 +134,9 @@ def _turned(part: exp.Expr) -> str | None:
 
 
 def _listed(shown: exp.Expr, name: str, type_: str, conditions: Sequence[exp.Expr], numbers: str) -> Attribute | None:
-    kept = " AND ".join(f"TRY(CAST(({one.sql('duckdb')}) AS BOOLEAN))" for one in conditions)
+    kept = " AND ".join(["true", *(f"TRY(CAST(({one.sql('duckdb')}) AS BOOLEAN))" for one in conditions)])
     values = f"TRY(CAST(({shown.sql('duckdb')}) AS {type_}))"
-    asked = f"SELECT DISTINCT {values} AS v FROM (SELECT {numbers} AS x) AS {TABLE} WHERE {kept} ORDER BY v"
+    asked = f"SELECT DISTINCT {values} AS v FROM ({numbers}) AS {TABLE} WHERE {kept} ORDER BY v"
     try:
         with alone() as connection:
             found = [row[0] for row in connection.execute(asked).fetchall()]

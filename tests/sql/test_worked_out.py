@@ -92,6 +92,31 @@ def test_groups_are_those_that_are_possible(stays: Loaded, table: str, range_: s
     assert groups == {g for (g,) in possible} or (groups <= {True, False, None} and "% 2 = 0" in value)
 
 
+TIMES = (
+    "hour(s) // 6", "EXTRACT(month FROM a) % 3", "(dayofweek(b) + 6) % 7", "CASE WHEN hour(e) < 12 THEN 'am' ELSE 'pm' END",
+    "date_part('hour', s) // 8 * 8", "quarter(b) > 2", "minute(s) // 30", "CAST(day(a) AS VARCHAR)",
+)  # fmt: skip
+
+
+@pytest.mark.some(3)
+@pytest.mark.parametrize("table", FROM)
+@pytest.mark.parametrize("value", TIMES)
+def test_parts_of_times_need_no_condition(stays: Loaded, table: str, value: str) -> None:
+    select = table.format(value, "x < 12 AND b IS NOT NULL" if "(b)" in value else "x < 12")
+    truth = sorted(stays(select), key=str)
+    found = sorted(stays("SELECT g, n FROM dp_sql(?, epsilon := 1e4)", [select]), key=str)
+    assert [(g, round(n)) for g, n in found if round(n)] == truth
+    assert len(found) <= 33
+
+
+@pytest.mark.parametrize("table", FROM[:3])
+def test_parts_of_times_that_are_null_are_a_group(tmp_path: Path, table: str) -> None:
+    with opened(tmp_path, "") as stays:
+        select = table.format("(dayofweek(b) + 6) % 7", "x < 12")
+        found = sorted(stays("SELECT g, n FROM dp_sql(?, epsilon := 1e4)", [select]), key=str)
+        assert [(g, round(n)) for g, n in found] == sorted(stays(select), key=str)
+
+
 @pytest.mark.some(3)
 @pytest.mark.parametrize("table", FROM)
 @pytest.mark.parametrize("condition", OTHER)
