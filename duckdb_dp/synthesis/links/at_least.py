@@ -11,8 +11,8 @@ from duckdb_dp.counting.units import classes
 from duckdb_dp.domain.domain import Clique
 from duckdb_dp.linop import UNIT, Array, Integers, Measurable, Total
 from duckdb_dp.private import PrivateQueryable
-from duckdb_dp.synthesis.links.degrees import Degrees, clipped
-from duckdb_dp.synthesis.links.linked_rows import shrunk
+from duckdb_dp.synthesis.links.degrees import Degrees, negative_binomials
+from duckdb_dp.synthesis.links.linked_rows import SPREAD
 from duckdb_dp.synthesis.links.per_unit import NoisyTable, PerUnit
 from duckdb_dp.synthesis.links.sides import Side
 
@@ -101,9 +101,7 @@ def model_cumulated(measured: Cumulated, side: Side, links: int) -> Degrees:
 
     most, number, least = int(side.max_degree or 1), len(side.rows), measured.least
     first = classes(most)
-    linked = float(np.clip(least.table[0] / measured.rows, 0, 1))
-    share = shrunk(linked, least.variance / measured.rows**2, links, number)
-    prior = clipped(links / number, 1 - share, most)
+    prior = _nearest(measured, links / number, most)
     expected = prior[::-1].cumsum()[::-1]
     found = _towards(least, expected[first] * measured.rows) / measured.rows
     falling = np.clip(isotonic_regression(found, increasing=False).x, 0, 1)
@@ -112,6 +110,23 @@ def model_cumulated(measured: Cumulated, side: Side, links: int) -> Degrees:
     of_class = np.bincount(held, prior[1:])
     within = np.where(of_class[held] > 0, prior[1:] / np.maximum(of_class[held], 1e-300), 1 / np.bincount(held)[held])
     return Degrees(shares=np.append(1 - falling[0], classed[held] * within))
+
+
+def _nearest(measured: Cumulated, mean: float, most: int) -> Array:
+    """The clipped negative binomial of that mean that all measured numbers together say.
+
+    It is the one of the least
+
+        |measured - expected|^2 / (2 v) + (linked - random)^2 / (2 SPREAD^2),
+
+    where linked is its share of rows with a link, and random that of links drawn at random. The first number alone, of all rows with a
+    link, has noise of some percent of the rows where the others together leave less.
+    """
+    options = negative_binomials(mean, most)
+    least = options[:, ::-1].cumsum(axis=1)[:, ::-1][:, classes(most)] * measured.rows
+    far = ((least - measured.least.table) ** 2).sum(axis=1) / (2 * max(measured.least.variance, 1e-300))
+    far += (np.exp(-mean) - options[:, 0]) ** 2 / (2 * SPREAD**2)
+    return np.asarray(options[np.argmin(far)])
 
 
 def _towards(least: NoisyTable, expected: Array) -> Array:

@@ -75,10 +75,20 @@ def clipped(mean: float, none: float, most: int) -> Array:
 
     Privacy: post-processing.
     """
+    found = negative_binomials(mean, most)
+    return np.asarray(found[np.argmin(np.abs(found[:, 0] - none))])
+
+
+def negative_binomials(mean: float, most: int) -> Array:
+    """Shares of degrees 0 to d of negative binomials of one mean, whose values above d count as d; a row for each of ``SPREADS``.
+
+    Args:
+        mean: links per row, 0 to d.
+        most: d.
+    """
     from scipy.special import gammaln  # for import time
 
-    k = np.arange(most)
-    best, nearest = np.eye(1, most + 1)[0], np.inf
+    k, found = np.arange(most), []
     wanted = min(max(mean, 0.0), most * (1 - 1e-6))
     for r in SPREADS:
         low, high = -20.0, 20.0
@@ -88,9 +98,8 @@ def clipped(mean: float, none: float, most: int) -> Array:
             below = np.exp(gammaln(k + r) - gammaln(r) - gammaln(k + 1) + r * np.log(p) + k * np.log1p(-p))
             shares = np.append(below, max(0.0, 1 - below.sum()))
             low, high = (middle, high) if shares @ np.arange(most + 1) < wanted else (low, middle)
-        if abs(shares[0] - none) < nearest:
-            best, nearest = shares, abs(shares[0] - none)
-    return np.asarray(best / best.sum())
+        found.append(shares / shares.sum())
+    return np.array(found)
 
 
 def model(measured: Measured, side: Side, domain: Domain, links: int) -> Degrees:
