@@ -83,6 +83,7 @@ def test_values_that_are_no_keys_have_no_constraint_and_the_notes_say_so(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nulls", ["", ", nulls := true"])
 def test_a_reference_of_several_columns_that_are_drawn_apart_has_none_and_the_notes_say_so(
     db: Loaded, nulls: str
@@ -131,6 +132,7 @@ def test_a_reference_to_a_protected_table_that_is_drawn_as_any_column_is_said_to
     assert "so friend, which refers to it, is drawn as any column, without a constraint" in notes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budget", ["rho := 1e5", "rho := 0.02"])
 def test_drawn_values_that_lead_nowhere_are_no_error(db: Loaded, budget: str) -> None:
     made(db, "low := -40, high := 40, ", required=True, part=False)

@@ -117,7 +117,7 @@ def test_parts_of_times_that_are_null_are_a_group(tmp_path: Path, table: str) ->
         assert [(g, round(n)) for g, n in found] == sorted(stays(select), key=str)
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("table", FROM)
 @pytest.mark.parametrize("condition", OTHER)
 def test_what_says_no_range_is_not_charged(tmp_path: Path, table: str, condition: str) -> None:
