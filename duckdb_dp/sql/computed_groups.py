@@ -3,7 +3,7 @@
 Of many the text says all values: conditions, CASE with literals, parts of dates such as hour(ts). Those of others are found.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -121,7 +121,7 @@ def computed(
         type_ = type_of({names[name]: columns[names[name]] for name in read}, text)
         known = {names[name]: declared[names[name]] for name in read if names[name] in declared}
         decided = len(known) == len(read) and all(one.kind != "bins" and not one.other for one in known.values())
-        values = stated(node, text, type_)
+        values = stated(node, text, type_, lambda one: type_of(columns, one.sql("duckdb")))
         held = _conditions(select, names)
         if values is None:
             if len(known) == len(read):
@@ -175,8 +175,15 @@ def _maybe_null(node: exp.Expr, known: bool) -> bool:
     return not isinstance(node, _STRICT) or any(_maybe_null(one, known) for one in node.iter_expressions())
 
 
-def stated(node: exp.Expr, name: str, type_: str) -> Attribute | None:
-    """All values of an expression that its text says, and NULL; None where it does not."""
+def stated(node: exp.Expr, name: str, type_: str, type_of: Callable[[exp.Expr], str]) -> Attribute | None:
+    """All values of an expression that its text says, and NULL; None where it does not.
+
+    Args:
+        node: the expression.
+        name: what its column is called.
+        type_: its type.
+        type_of: the types of expressions that it takes.
+    """
     node, low_high, nulls = node.unnest(), None, True
     values: list[Scalar] | None = None
     if type_ == "BOOLEAN":
@@ -191,7 +198,7 @@ def stated(node: exp.Expr, name: str, type_: str) -> Attribute | None:
     elif type(node) in _NAMES:
         values = _NAMES[type(node)]
     else:
-        low_high = part_of_time(node)
+        low_high = part_of_time(node, type_of)
     try:
         if low_high is not None and (found := types.find(type_)) is not None and found.numeric:
             return declare(name=name, type=type_, low=low_high[0], high=low_high[1], nulls=True)

@@ -12,6 +12,7 @@ from duckdb_dp.domain.domain import Attribute, declare
 from duckdb_dp.domain.types import Whole, find
 from duckdb_dp.errors import DPError
 from duckdb_dp.sql.declared_groups import plain
+from duckdb_dp.sql.no_numbers import INTERVAL
 from duckdb_dp.sql.same_conditions import form, simple
 from duckdb_dp.sql.typed import alone
 
@@ -72,21 +73,30 @@ def worked_out(
                 shown, name, type_, own, f"SELECT CAST(unnest(range({first}, {last + 1})) AS {whole.name}) AS x"
             )
     for part in parts(value):
-        ends, shown = part_of_time(part), with_x(part, value)
+        ends, shown = part_of_time(part, type_of), with_x(part, value)
         if ends is not None and shown is not None and part != value:
             numbers = f"SELECT unnest(range({ends[0]}, {ends[1] + 1})) AS x UNION ALL SELECT NULL"
             return _listed(shown, name, type_, _own(part, conditions), numbers)
     return None
 
 
-def part_of_time(node: exp.Expr) -> tuple[int, int] | None:
-    """The first and the last number that a part of a date or a time may be; None of other expressions."""
-    part = node.this.name if isinstance(node, exp.Extract) else type(node).__name__
-    if isinstance(node, exp.Anonymous) and node.name.lower() in ("date_part", "datepart") and node.expressions:
-        part = node.expressions[0].name
+def part_of_time(node: exp.Expr, type_of: Callable[[exp.Expr], str]) -> tuple[int, int] | None:
+    """The first and the last number that a part of a date or a time may be; None of other expressions, and of durations.
+
+    Args:
+        node: the expression.
+        type_of: the types of expressions.
+    """
+    part, taken = type(node).__name__, node.this
+    if isinstance(node, exp.Extract):
+        part, taken = node.this.name, node.expression
     elif isinstance(node, exp.Anonymous):
-        part = node.name
-    return _PARTS.get(part.lower())
+        named = node.name.lower() in ("date_part", "datepart") and len(node.expressions) > 1
+        part = node.expressions[0].name if named else node.name
+        taken = node.expressions[-1] if node.expressions else None
+    ends = _PARTS.get(part.lower())
+    # Hours of a duration are as many as it has, and below 0 where it is.
+    return None if ends is None or not isinstance(taken, exp.Expr) or type_of(taken) == INTERVAL else ends
 
 
 def range_of(part: exp.Expr, conditions: Sequence[exp.Expr]) -> Range:

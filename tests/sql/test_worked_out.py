@@ -135,3 +135,25 @@ def test_what_says_no_range_is_not_charged(tmp_path: Path, table: str, condition
 def test_what_was_found_before_is_not_charged_again(tmp_path: Path, table: str, number: int) -> None:
     with opened(tmp_path, ", discovery_delta := 1e-10") as stays:
         check_found_again(stays, table.format("(b - a) // 7", "b - a BETWEEN 0 AND 60"), number)
+
+
+DURATIONS = (
+    "day(e - s)",
+    "month(e - s)",
+    "hour(e - s)",
+    "minute(e - s) // 6",
+    "extract(second FROM e - s)",
+    "date_part('hour', e - s)",
+)
+
+
+@pytest.mark.some(2)
+@pytest.mark.parametrize("table", FROM)
+@pytest.mark.parametrize("value", DURATIONS)
+def test_parts_of_durations_are_no_parts_of_times(tmp_path: Path, table: str, value: str) -> None:
+    """They are below 0 where the duration is, and of any size, so that a condition has to say which ones count."""
+    with opened(tmp_path, "") as stays:
+        assert "dp_sql: " in stays.refused("FROM dp_sql(?, epsilon := 1)", [table.format(value, "x < 12")])
+        select = table.format(value, f"{value.split(' //')[0]} BETWEEN -30 AND 30")
+        found = sorted(stays("SELECT g, n FROM dp_sql(?, epsilon := 1e4)", [select]), key=str)
+        assert [(g, round(n)) for g, n in found if round(n)] == sorted(stays(select), key=str)

@@ -48,7 +48,7 @@ def listed(
         name: what its column is called.
     """
     type_ = type_of(value)
-    known = told(value, type_, name)
+    known = told(value, type_, name, type_of)
     if known is not None and (isinstance(value, exp.Case) or of_type(name, type_) is not None):
         return known
     values = _values(value, type_, conditions)
@@ -110,19 +110,19 @@ def beyond(
     type_ = type_of(value)
     read = {column.sql("duckdb"): attribute(column, "") for column in value.find_all(exp.Column)}
     known = {text: one for text, one in read.items() if one is not None}
-    found = _not_null(value, told(value, type_, name), attribute, conditions)
+    found = _not_null(value, told(value, type_, name, type_of), attribute, conditions)
     if found is None and len(known) == len(read):
         found = kept(value, declared_groups.beyond(value, name, type_, known, conditions), conditions)
     return found or worked_out(value, name, type_, conditions, type_of)
 
 
-def told(value: exp.Expr, type_: str, name: str) -> Attribute | None:
+def told(value: exp.Expr, type_: str, name: str, type_of: Callable[[exp.Expr], str]) -> Attribute | None:
     """The cells of an expression as its own text or type says them: truth values, the literals of a CASE, parts of dates."""
     if (known := of_type(name, type_)) is not None:
         return known
     if isinstance(value, exp.Case) and (cases := of_case(value, type_)):
         return declare(name=name, type=type_, values=cases, nulls=value.args.get("default") is None)
-    return stated(value, name, type_)
+    return stated(value, name, type_, type_of)
 
 
 def _values(value: exp.Expr, type_: str, conditions: Sequence[exp.Expr]) -> Sequence[Scalar] | None:
