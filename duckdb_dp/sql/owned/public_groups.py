@@ -182,7 +182,7 @@ def together(
         columns: resolved ones that are grouped by, each a column of a public table as it is.
         read: the rows of a SELECT of public tables.
     """
-    left, found, cells = [*columns], list[Together | None](), 1
+    left, found, cells = [*columns] if len(columns) > 1 else [], list[Together | None](), 1
     while left:
         items, conditions = around(joined, compiler.item(left[0].args["table"].name))
         aliases = {item.alias for item in items}

@@ -11,8 +11,9 @@ from duckdb_dp.counting.units import classes
 from duckdb_dp.domain.domain import Clique
 from duckdb_dp.linop import UNIT, Array, Integers, Measurable, Total
 from duckdb_dp.private import PrivateQueryable
-from duckdb_dp.synthesis.links.degrees import Degrees, negative_binomials
+from duckdb_dp.synthesis.links.degrees import Degrees
 from duckdb_dp.synthesis.links.linked_rows import SPREAD
+from duckdb_dp.synthesis.links.negative_binomials import negative_binomials
 from duckdb_dp.synthesis.links.per_unit import NoisyTable, PerUnit
 from duckdb_dp.synthesis.links.sides import Side
 

@@ -12,15 +12,13 @@ from duckdb_dp.linop import Array, Integers
 from duckdb_dp.reconstruct.nonneg import simplex
 from duckdb_dp.synthesis.links.linked_rows import shrunk
 from duckdb_dp.synthesis.links.measured_degrees import Measured, means, numbers
+from duckdb_dp.synthesis.links.negative_binomials import HALVINGS, clipped
 from duckdb_dp.synthesis.links.per_unit import NoisyTable
 from duckdb_dp.synthesis.links.room import within_room
 from duckdb_dp.synthesis.links.sides import Side
 
-SPREADS = np.geomspace(0.05, 100, 60)
-"""Shapes of the negative binomial that are tried; 100 is nearly Poisson."""
-
-ROUNDS, HALVINGS = 12, 50
-"""Rounds of scaling to the tables of each attribute, and halvings of the interval of a tilt."""
+ROUNDS = 12
+"""Rounds of scaling to the tables of each attribute."""
 
 CHILDLESS, SCALES = 0.05, np.exp(0.7 * np.linspace(-3, 2, 26))
 """How likely it is that rows of a value have no links, before anything is seen; and if they have, their number over what is expected, whose
@@ -61,45 +59,6 @@ class Degrees:
         codes = {name: side.types[:, side.attributes.index(name)] for name in self.factors}
         even = np.ones((len(self.shares), len(side.types)))
         return _multiplied(self.shares, [even, *(factor[:, codes[name]] for name, factor in self.factors.items())])
-
-
-def clipped(mean: float, none: float, most: int) -> Array:
-    """Shares of degrees 0 to d of a negative binomial whose values above d count as d.
-
-    Its mean and its share of 0 are as near the given ones as it allows.
-
-    Args:
-        mean: links per row, 0 to d.
-        none: share of rows without a link.
-        most: d.
-
-    Privacy: post-processing.
-    """
-    found = negative_binomials(mean, most)
-    return np.asarray(found[np.argmin(np.abs(found[:, 0] - none))])
-
-
-def negative_binomials(mean: float, most: int) -> Array:
-    """Shares of degrees 0 to d of negative binomials of one mean, whose values above d count as d; a row for each of ``SPREADS``.
-
-    Args:
-        mean: links per row, 0 to d.
-        most: d.
-    """
-    from scipy.special import gammaln  # for import time
-
-    k, found = np.arange(most), []
-    wanted = min(max(mean, 0.0), most * (1 - 1e-6))
-    for r in SPREADS:
-        low, high = -20.0, 20.0
-        for _ in range(HALVINGS):
-            middle = (low + high) / 2
-            p = r / (r + np.exp(middle))
-            below = np.exp(gammaln(k + r) - gammaln(r) - gammaln(k + 1) + r * np.log(p) + k * np.log1p(-p))
-            shares = np.append(below, max(0.0, 1 - below.sum()))
-            low, high = (middle, high) if shares @ np.arange(most + 1) < wanted else (low, middle)
-        found.append(shares / shares.sum())
-    return np.array(found)
 
 
 def model(measured: Measured, side: Side, domain: Domain, links: int) -> Degrees:

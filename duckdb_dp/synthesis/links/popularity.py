@@ -10,7 +10,7 @@ import numpy as np
 from duckdb_dp.counting.partners import WHOLE, partners_of
 from duckdb_dp.linop import Array, Identity, Integers
 from duckdb_dp.private import PrivateQueryable
-from duckdb_dp.synthesis.links.degrees import SPREADS
+from duckdb_dp.synthesis.links.negative_binomials import SPREADS
 from duckdb_dp.synthesis.links.per_unit import PerUnit
 from duckdb_dp.synthesis.links.sides import Side
 

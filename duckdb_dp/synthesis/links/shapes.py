@@ -10,10 +10,11 @@ from duckdb_dp.domain.domain import Domain
 from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.synthesis.links.at_least import Cumulated, measure_cumulated, model_cumulated
 from duckdb_dp.synthesis.links.by_unit import ByUnit
-from duckdb_dp.synthesis.links.degrees import Degrees, clipped
+from duckdb_dp.synthesis.links.degrees import Degrees
 from duckdb_dp.synthesis.links.degrees import model as model_degrees
 from duckdb_dp.synthesis.links.linked_rows import measure_linked, shrunk
 from duckdb_dp.synthesis.links.measured_degrees import ByGroup, Measured, mean_power, measure_degrees
+from duckdb_dp.synthesis.links.negative_binomials import clipped
 from duckdb_dp.synthesis.links.popularity import Popularity, measure_popularity, worth
 from duckdb_dp.synthesis.links.sides import Side
 

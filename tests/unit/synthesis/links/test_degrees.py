@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from duckdb_dp.domain.domain import Domain
-from duckdb_dp.synthesis.links.degrees import Degrees, clipped, drawn, model, spread
+from duckdb_dp.synthesis.links.degrees import Degrees, drawn, model, spread
 from duckdb_dp.synthesis.links.measured_degrees import ByGroup, Measured
+from duckdb_dp.synthesis.links.negative_binomials import clipped
 from duckdb_dp.synthesis.links.per_unit import NoisyTable
 from duckdb_dp.synthesis.links.room import within_room
 from duckdb_dp.synthesis.links.sides import side_of
