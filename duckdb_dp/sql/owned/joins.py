@@ -253,7 +253,7 @@ class Settling:
             source=as_item,
             condition=compiler.condition,
         )
-        return outer_rows.found(written)
+        return outer_rows.with_inner(written)
 
     def _refuse(self, item: Item, other: Item) -> NoReturn:
         family = self._compiler.tables.family

@@ -32,7 +32,7 @@ def most(joining: Joining, wanted: Set[str] | None, read: Count) -> Most | None:
     return _Apart(wanted, read).most(joining, (), several[:_APART] if form() >= 6 else [])
 
 
-def found(joining: Joining) -> Joining:
+def with_inner(joining: Joining) -> Joining:
     """The same joins, where LEFT JOINs of public tables are inner ones if conditions leave out the rows that have none of theirs."""
     for item in joining.items if form() >= 6 else ():
         if item.join == "LEFT" and not item.relation.owned and not _may_miss(joining, item):
