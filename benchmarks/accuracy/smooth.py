@@ -17,6 +17,7 @@ from duckdb_dp.accounting.convert import zcdp_rho
 from duckdb_dp.domain.domain import Domain
 from duckdb_dp.linop import Array, Integers
 from duckdb_dp.reconstruct.junction import Codes
+from duckdb_dp.reconstruct.likeness import Likeness
 from duckdb_dp.synthesis.scores import counted, errors
 from duckdb_dp.synthesis.table.methods import DEFAULT, synthesize
 
@@ -83,9 +84,9 @@ def main() -> None:
         found = []
         for seed in range(asked.seeds):
             domain, codes = table(rows, bins, seed)
-            ordered = {name: size for name, size in domain.sizes.items() if name[0] != "n"}
+            alike = {name: Likeness(ordered=size) for name, size in domain.sizes.items() if name[0] != "n"}
             queryable, rng = opened(domain, codes, DEFAULT, zcdp_rho(epsilon, DELTA), seed), np.random.default_rng(seed)
-            found.append(looked_at(domain, codes, synthesize(queryable, rows=rows, rng=rng, ordered=ordered)[0]))
+            found.append(looked_at(domain, codes, synthesize(queryable, rows=rows, rng=rng, alike=alike)[0]))
         print(f"{rows:>7}{bins:>5}{epsilon:>8g}" + "".join(f"{x:>8.3f}" for x in np.mean(found, axis=0)), flush=True)
 
 

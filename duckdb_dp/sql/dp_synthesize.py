@@ -10,6 +10,7 @@ from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.request import Request
 from duckdb_dp.sql import answer_size, catalog, dp_link, precision, provenance, render
+from duckdb_dp.sql.alike_keys import with_alike
 from duckdb_dp.sql.arguments import (
     Arguments,
     Place,
@@ -107,7 +108,8 @@ def request_of(session: Session, dataset: Dataset, arguments: Arguments) -> Requ
         options=tuple((name, value) for name, value in sorted(given.items()) if value is not None),
     )
     check(request)
-    return owned(session, dataset, with_orders(request, catalog.of(session, dataset), request.attributes))
+    request = with_orders(request, catalog.of(session, dataset), request.attributes)
+    return owned(session, dataset, with_alike(session, dataset, request) if method == DEFAULT.method else request)
 
 
 def chosen_attributes(dataset: Dataset, declared: Mapping[str, Attribute], asked: object) -> tuple[Attribute, ...]:

@@ -13,7 +13,7 @@ from duckdb_dp.counting.encode import full_name, quote
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.errors import DPError, few, first_line, quoted
 from duckdb_dp.request import Request
-from duckdb_dp.sql import dp_links, dp_synthesize, external_tables, joined_columns, provenance, stopping
+from duckdb_dp.sql import alike_keys, dp_links, dp_synthesize, external_tables, joined_columns, provenance, stopping
 from duckdb_dp.sql.arguments import Place
 from duckdb_dp.sql.ddl import LEVEL, Target
 from duckdb_dp.sql.explained_synthesis import at_bound
@@ -269,7 +269,7 @@ def _notes(step: Step) -> list[str]:
     ordered = order_note(step.request) if step.kind != "parents" else None
     joined = joined_columns.note(step.request)
     return [
-        *filter(None, [cut, ordered, joined, too_large_note(step.request)]),
+        *filter(None, [cut, ordered, joined, alike_keys.note(step.request), too_large_note(step.request)]),
         *(step.target.notes if step.last else []),
     ]
 

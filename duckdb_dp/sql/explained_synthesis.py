@@ -7,7 +7,7 @@ from duckdb_dp.accounting.convert import shown
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.errors import DPError, few
 from duckdb_dp.request import Request
-from duckdb_dp.sql import dp_links, dp_synthesize
+from duckdb_dp.sql import alike_keys, dp_links, dp_synthesize
 from duckdb_dp.sql.arguments import Arguments, Place, find_dataset
 from duckdb_dp.sql.measured_pairs import pairs_note, too_large_note
 from duckdb_dp.sql.ordered_columns import check_orders, order_note
@@ -74,7 +74,9 @@ def explain_rows(session: Session, arguments: Arguments, place: Place) -> Rows:
     session.check_columns(dataset, request.attributes)
     check_orders(request)
     names = few(attribute.name for attribute in request.attributes)
-    return [{"attributes": names, **_priced(session, dataset, request, [order_note(request)])}]
+    return [
+        {"attributes": names, **_priced(session, dataset, request, [order_note(request), alike_keys.note(request)])}
+    ]
 
 
 def explain_links(session: Session, arguments: Arguments, place: Place) -> Rows:

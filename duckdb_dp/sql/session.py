@@ -22,6 +22,7 @@ from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.errors import DPError, quoted
 from duckdb_dp.noise.uniform import EntropySource
 from duckdb_dp.progress import Track, silent
+from duckdb_dp.reconstruct.likeness import ALIKE
 from duckdb_dp.request import Request
 from duckdb_dp.sql.signing import ACCOUNT, CONNECTION
 from duckdb_dp.synthesis.table.in_order import IN_ORDER, SAID
@@ -177,7 +178,7 @@ class Session:
         ledger, private = self.ledger, self.bits.private
         # Rows that were drawn before differences were counted, or before a CHECK kept columns in order, are paid for.
         said, dropped, forms = SAID in dict(request.options), set[str](), [request.hash]
-        for option in (DIFFERENCES, *(() if said else (IN_ORDER,))):
+        for option in (ALIKE, DIFFERENCES, *(() if said else (IN_ORDER,))):
             dropped.add(option)
             left = tuple(one for one in request.options if one[0] not in dropped)
             forms.append(replace(request, options=left).hash)
@@ -186,6 +187,24 @@ class Session:
             if found is not None and found.state == "stored" and found.request_hash == one:
                 self.read[found.id] = found
                 return found
+        if name is None and ALIKE in dict(request.options) and (found := self._found_alike(request)) is not None:
+            self.read[found.id] = found
+            return found
+        return None
+
+    def _found_alike(self, request: Request) -> Release | None:
+        """The newest stored release that asked the same, whichever keys public rows said are alike: other public rows ask nothing new."""
+
+        def plain(asked: Request) -> str:
+            return replace(asked, options=tuple(one for one in asked.options if one[0] != ALIKE)).hash
+
+        wanted = plain(request)
+        for row in reversed(self.ledger.releases()):
+            usable = row["state"] == "stored" and bool(row["private"]) == self.bits.private
+            if usable and row["function"] == request.function:
+                asked = Request.from_json(row["request"])
+                if plain(asked) == wanted:
+                    return self.ledger.find(asked.hash, private=self.bits.private)
         return None
 
     def newest(self, dataset: Dataset, function: str) -> Release | None:

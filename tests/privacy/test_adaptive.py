@@ -3,7 +3,7 @@
 import ast
 import itertools
 import json
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.domain.workload import Workload
 from duckdb_dp.linop import Array, Grouped, Identity, LinOp, Measurable
 from duckdb_dp.private import Candidate, PrivateQueryable
+from duckdb_dp.reconstruct.likeness import Likeness
 from duckdb_dp.reconstruct.measurement import LinearMeasurement
 from duckdb_dp.testing import SeededEntropy
 
@@ -183,10 +184,25 @@ def test_neighbours_change_no_more_than_is_charged(rows: int, unit_rows: int) ->
         assert lost <= 0.3 * (1 + 1e-9)
 
 
+WAYS = {
+    "x": Likeness(ways=tuple(np.arange(40) % n for n in (4, 7, 28))),
+    "y": Likeness(ways=tuple(np.arange(30) * 7 % n for n in (5, 6))),
+    "z": Likeness(),
+}
+ALIKE = [
+    {"x": Likeness(ordered=40), "y": Likeness(ordered=30), "z": Likeness()},
+    WAYS | {"y": Likeness(ordered=30)},
+    WAYS,
+]
+
+
 @pytest.mark.parametrize("unit_rows", [1, 3])
 @pytest.mark.parametrize("rho", [0.002, 0.05, 2.0, 1e5])
-def test_neighbours_of_pairs_in_groups_change_no_more_than_is_charged(rho: float, unit_rows: int) -> None:
-    """As before, where pairs are measured in groups of values, in smaller ones later, and are scored both whole and in groups."""
+@pytest.mark.parametrize("alike", ALIKE, ids=["neighbours", "one by public rows", "both by public rows"])
+def test_neighbours_of_pairs_in_groups_change_no_more_than_is_charged(
+    alike: Mapping[str, Likeness], rho: float, unit_rows: int
+) -> None:
+    """As before, where pairs are measured in groups of values, in smaller or other ones later, and are scored whole and in all of these."""
     rng, sizes = np.random.default_rng(0), (40, 30, 3)
     domain = Domain(dict(zip("xyz", sizes, strict=True)))
     x = rng.integers(0, 40, 3_000)
@@ -195,7 +211,7 @@ def test_neighbours_of_pairs_in_groups_change_no_more_than_is_charged(rho: float
     counts = Counts(domain, {domain.attributes: (keys, found)})
     inner = PrivateQueryable(counts, total=rho, accounting=ZCDP, rows=unit_rows, bits=SeededEntropy(4))
     recorder = Recorder(inner)
-    neyman(recorder, Workload.all_k_way(domain, 2), Options(), ordered={"x": 40, "y": 30, "z": 0})
+    neyman(recorder, Workload.all_k_way(domain, 2), Options(), alike=alike)
     assert any(isinstance(query, Grouped) for kind, *_, query in recorder.log if kind == "answer") == (rho < 1e5)
     for cell in keys[:: len(keys) // 7]:
         lost, where = 0.0, np.unravel_index(cell, sizes)

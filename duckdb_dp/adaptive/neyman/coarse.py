@@ -13,10 +13,11 @@ import numpy as np
 from duckdb_dp.adaptive.neyman.allocation import effective
 from duckdb_dp.adaptive.neyman.scores import Scores
 from duckdb_dp.domain.domain import Clique
-from duckdb_dp.linop import Array
+from duckdb_dp.linop import Array, Integers
 from duckdb_dp.reconstruct.estimate import Estimate
 from duckdb_dp.reconstruct.grem import ResidualEstimates
-from duckdb_dp.reconstruct.groups import Groups, between, together
+from duckdb_dp.reconstruct.groups import Groups
+from duckdb_dp.reconstruct.likeness import Likeness, between, group_of
 
 FEWEST, LEAST = 8, 5
 """Values of an attribute up to which each stays alone; and groups of another one, at least."""
@@ -43,24 +44,24 @@ def seen(known: ResidualEstimates, best: Estimate) -> dict[Clique, Array]:
     return {pair: known.measured_as(pair, table) for pair, table in best.pairs.items()}
 
 
-def first(known: ResidualEstimates, best: Estimate, left: float, ordered: Mapping[str, int]) -> ResidualEstimates:
+def first(known: ResidualEstimates, best: Estimate, left: float, alike: Mapping[str, Likeness]) -> ResidualEstimates:
     """With groups for pairs of which nothing has been measured.
 
     Args:
         known: what has been measured.
         best: the estimates.
         left: 2 rho / k^2 of what is left, for units of k rows.
-        ordered: how many of the first values of each attribute are in an order.
+        alike: which values of each attribute are.
 
     Privacy: post-processing.
     """
     even = EVEN * left / len(best.pairs)
     free = [pair for pair in best.pairs if pair not in known.cliques]
-    return known.regrouped({pair: grouped(best, pair, even, _usual(pair, ordered), ordered) for pair in free})
+    return known.regrouped({pair: grouped(best, pair, even, _usual(pair, alike), alike) for pair in free})
 
 
 def refined(
-    known: ResidualEstimates, best: Estimate, scores: Scores, whole: Scores, left: float, ordered: Mapping[str, int]
+    known: ResidualEstimates, best: Estimate, scores: Scores, whole: Scores, left: float, alike: Mapping[str, Likeness]
 ) -> tuple[ResidualEstimates, Scores]:
     """(with smaller groups for pairs whose groups hide more than they save in noise, the distances of what is then measured).
 
@@ -69,27 +70,30 @@ def refined(
     allows. Once groups have been measured, values are measured alone where that shows c too.
 
     Args:
-        known, best, left, ordered: as in ``first``.
+        known, best, left, alike: as in ``first``.
         scores: of pairs as they are measured now.
         whole: of the tables of those that have groups.
 
     Privacy: post-processing.
     """
     even, total = EVEN * left / len(best.pairs), best.total
+    plain = {name: Likeness(ordered=one.ordered) for name, one in alike.items()}
     other, noisy = dict[Clique, Groups | None](), dict(scores.noisy)
-    for pair, groups in known.groups.items():
+    for pair, held in known.groups.items():
         square = (
             whole.noisy[pair] ** 2 - whole.stddev**2 - scores.distances[pair] ** 2 - by_chance(best.pairs[pair]) ** 2
         )
         hidden = math.sqrt(max(square, 0.0))
-        reach = total * sum(1 / m for m, n in zip(groups.shape, groups.sizes, strict=True) if m < n)
-        sure, usual = (reach / whole.stddev) ** 2, _usual(pair, ordered)
+        reach = total * sum(1 / m for m, n in zip(held.shape, held.sizes, strict=True) if m < n)
+        sure, usual = (reach / whole.stddev) ** 2, _usual(pair, plain)
         bias = (hidden / reach * sure + 1 / usual) / (sure + 1 / usual**2)
-        new = grouped(best, pair, even + known.precisions.get(pair, 0.0), bias, ordered)
+        new = grouped(best, pair, even + known.precisions.get(pair, 0.0), bias, plain)
         shape = known.domain.shape(pair) if new is None else new.shape
         if pair in known.values and _shown(best.pairs[pair], even) > SHOWN:
             other[pair], noisy[pair] = None, math.hypot(max(noisy[pair], 0.0), hidden, by_chance(best.pairs[pair]))
-        elif math.prod(shape) > FINER * math.prod(groups.shape):
+        elif not held.of_neighbours:
+            continue
+        elif math.prod(shape) > FINER * math.prod(held.shape):
             other[pair], noisy[pair] = new, math.hypot(max(noisy[pair], 0.0), hidden)
         elif pair not in known.values:
             other[pair] = new
@@ -108,7 +112,9 @@ def by_chance(table: Array) -> float:
     return float(2 * np.exp((k + 1) * np.log(m) - m - gammaln(k + 1)).sum())
 
 
-def grouped(best: Estimate, pair: Clique, precision: float, bias: float, ordered: Mapping[str, int]) -> Groups | None:
+def grouped(
+    best: Estimate, pair: Clique, precision: float, bias: float, alike: Mapping[str, Likeness]
+) -> Groups | None:
     """The groups of neighbouring values with the least sum of noise and of what they hide; None where each value stays alone.
 
     Formula: g and h groups hide b / g + b / h, nothing where values stay alone, and noise of standard deviation s in each cell is
@@ -120,7 +126,7 @@ def grouped(best: Estimate, pair: Clique, precision: float, bias: float, ordered
         pair: of these.
         precision: 1 / s^2.
         bias: b.
-        ordered: as in ``first``.
+        alike: as in ``first``.
 
     Privacy: post-processing.
     """
@@ -135,15 +141,39 @@ def grouped(best: Estimate, pair: Clique, precision: float, bias: float, ordered
     ]
     numbers = {alone: _numbers(most, alone, noise, bias) for alone in ways}
     chosen = min(ways, key=lambda alone: _loss(numbers[alone], alone, noise, bias))
-    starts = [
-        np.arange(len(table)) if alone else together(table, number)
-        for table, number, alone in zip(tables, numbers[chosen], chosen, strict=True)
+    of = [
+        np.arange(len(table)) if alone else group_of(table, number, alike[name])
+        for name, table, number, alone in zip(pair, tables, numbers[chosen], chosen, strict=True)
     ]
-    sizes = tuple(map(len, tables))
-    if sizes == tuple(map(len, starts)):
-        return None
-    nearness = [between(table, one, ordered[name]) for name, table, one in zip(pair, tables, starts, strict=True)]
-    return Groups(starts, sizes, nearness)
+    found = groups(pair, of, best, alike)
+    return None if found.shape == found.sizes else found
+
+
+def groups(pair: Clique, of: Sequence[Integers], best: Estimate, alike: Mapping[str, Likeness]) -> Groups:
+    """Those with the group of each value, and how near values are to groups where they are in an order."""
+    return Groups(
+        tuple(of), [between(best.singles[name,], one, alike[name].ordered) for name, one in zip(pair, of, strict=True)]
+    )
+
+
+def beside(table: Array, others: float, precision: float, total: float, ordered: int) -> Integers:
+    """The groups of neighbouring values of an attribute that cost least beside so many of the other one, as in ``grouped``.
+
+    Args:
+        table: noisy counts of the attribute.
+        others: groups of the other one, in effect.
+        precision: 1 / s^2.
+        total: rows.
+        ordered: how many of the first values are in an order.
+
+    Privacy: post-processing.
+    """
+    noise, most = math.sqrt(2 / math.pi / precision) / total * others, effective(table) + 1
+    bias = SMOOTH if ordered else UNORDERED
+    number = min(max(math.sqrt(bias / noise), min(LEAST, most)), most)
+    if len(table) <= FEWEST or noise * most <= noise * number + bias / number:
+        return np.arange(len(table))
+    return group_of(table, number)
 
 
 def _numbers(most: Sequence[float], alone: Sequence[bool], noise: float, bias: float) -> list[float]:
@@ -160,8 +190,8 @@ def _loss(numbers: Sequence[float], alone: Sequence[bool], noise: float, bias: f
     return noise * math.prod(numbers) + sum(bias / n for n, one in zip(numbers, alone, strict=True) if not one)
 
 
-def _usual(pair: Clique, ordered: Mapping[str, int]) -> float:
-    return SMOOTH if all(ordered[name] for name in pair) else UNORDERED
+def _usual(pair: Clique, alike: Mapping[str, Likeness]) -> float:
+    return SMOOTH if all(alike[name].known for name in pair) else UNORDERED
 
 
 def _shown(table: Array, precision: float) -> float:

@@ -11,7 +11,7 @@ import numpy as np
 from duckdb_dp.accounting.base import Accounting
 from duckdb_dp.adaptive.base import Options, Outcome, Progress, measure_residuals
 from duckdb_dp.adaptive.candidates import check_cells, check_first_noise, check_memory, singles
-from duckdb_dp.adaptive.neyman import coarse
+from duckdb_dp.adaptive.neyman import coarse, ways
 from duckdb_dp.adaptive.neyman.allocation import (
     Residual,
     allocate,
@@ -23,8 +23,8 @@ from duckdb_dp.adaptive.neyman.allocation import (
 )
 from duckdb_dp.adaptive.neyman.alone import spreads
 from duckdb_dp.adaptive.neyman.doubt import chance, evidence, explained_by
-from duckdb_dp.adaptive.neyman.scores import SHARES, Scores, price, score
-from duckdb_dp.adaptive.neyman.triples import FREE, cost, dense, residuals, scoring, triples
+from duckdb_dp.adaptive.neyman.scores import SHARES, Scores, score
+from duckdb_dp.adaptive.neyman.triples import cost, dense, residuals, scoring, triples
 from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.domain.workload import Workload
 from duckdb_dp.errors import DPError
@@ -36,6 +36,7 @@ from duckdb_dp.reconstruct import combination
 from duckdb_dp.reconstruct.estimate import Estimate, by_counts, by_mixtures, by_tree, first, mixable, mixtures, quick
 from duckdb_dp.reconstruct.fitted import Fitted
 from duckdb_dp.reconstruct.grem import ResidualEstimates
+from duckdb_dp.reconstruct.likeness import Likeness
 from duckdb_dp.reconstruct.measurement import LinearMeasurement, residual_measurement
 from duckdb_dp.reconstruct.mixture import Mixture
 
@@ -51,9 +52,6 @@ tenth of the rows, and nothing beyond half a percent: rounds buy more where that
 30 % for singles in any case gave 10 % more error."""
 
 ROUNDS, MOST_ROUNDS = 3, 20
-
-SCORING, SCORE_STDDEV = 0.07, 0.014
-"""Most of a round that scores may take; and the noise, over the number of rows, below which they need not be."""
 
 COMPONENTS, STEPS, SEEDS = 50, 300, (1, 2)
 """Of the mixtures."""
@@ -116,7 +114,7 @@ def neyman(
     options: Options,
     *,
     prior: Sequence[LinearMeasurement] = (),
-    ordered: Mapping[str, int] | None = None,
+    alike: Mapping[str, Likeness] | None = None,
     track: Track = silent,
 ) -> Outcome:
     """Measure residuals of singles, pairs and perhaps triples until the budget of ``queryable`` is spent.
@@ -126,8 +124,8 @@ def neyman(
         workload: marginals with weights.
         options: see ``Options``; rounds is the number of rounds, 3 by default.
         prior: noisy residuals known already, of the same table; they cost nothing.
-        ordered: of each attribute, how many of its first values are in an order; then pairs of many values may be measured in groups of
-            neighbouring ones (``coarse``), and ``Outcome.measured`` has no residuals of groups. None: never.
+        alike: which values of each attribute are; then pairs of many values may be measured in groups of such (``coarse``), and
+            ``Outcome.measured`` has no residuals of groups. None: never.
         track: progress, in hundredths of the budget.
 
     Returns:
@@ -145,7 +143,7 @@ def neyman(
         state = start(queryable, parts, ResidualEstimates.of(workload.domain, prior))
         for done in Progress(track, queryable.left, "scoring and measuring pairs"):
             while len(state.rounds) < count and queryable.left > 0 and not done(queryable.left):
-                state = step(queryable, parts, state, count, ordered)
+                state = step(queryable, parts, state, count, alike)
                 done.note(state.rounds[-1])
     whole = [one for one in state.measured if one.answers.size == workload.domain.cells(one.clique)]
     measured = ResidualEstimates.of(workload.domain, whole).noisy()
@@ -226,7 +224,7 @@ def _first_singles(domain: Domain, names: Sequence[str], budget: float, rows: fl
 
 
 def step(
-    queryable: PrivateQueryable, parts: Parts, state: State, count: int, ordered: Mapping[str, int] | None = None
+    queryable: PrivateQueryable, parts: Parts, state: State, count: int, alike: Mapping[str, Likeness] | None = None
 ) -> State:
     """One round; it does not change the given state.
 
@@ -237,7 +235,8 @@ def step(
     budget, best = begun / left, state.best
     pairs = Scores(cases=SHARES, chances={}, distances={}, stddev=0.0, noisy={})
     if best.pairs:
-        state, pairs = _scored(queryable, state, budget, ordered)
+        known, pairs = ways.scored(queryable, state.known, best, budget, alike)
+        state = replace(state, known=known)
     wanted = _alone(parts, state)
     sure = 1.0
     if parts.pairs:
@@ -263,31 +262,10 @@ def step(
     }
     state = replace(state, rounds=(*state.rounds, report), measured=(*state.measured, *noisy))
     if last:  # what is measured is decided by what is known without smoothing, which every pair's score would see
-        state = replace(state, known=replace(state.known, ordered=ordered or {}))
+        state = replace(
+            state, known=replace(state.known, ordered={name: one.ordered for name, one in (alike or {}).items()})
+        )
     return _estimated(state, noisy, pairs, last=last)
-
-
-def _scored(
-    queryable: PrivateQueryable, state: State, budget: float, ordered: Mapping[str, int] | None
-) -> tuple[State, Scores]:
-    """(the state with groups for pairs, if any may have them, the distances of pairs as they will be measured).
-
-    Tables of groups and whole ones are compared with the same noise, whole ones only where that says something.
-
-    Privacy: spends ``SCORING`` of the round's budget at most.
-    """
-    known, best, rows, left = state.known, state.best, queryable.rows, 2 * queryable.left / queryable.rows**2
-    if ordered is not None:
-        known = coarse.first(known, best, left, ordered)
-    asked = len(best.pairs) + len(known.groups)
-    rho = min(SCORING * budget, max(price(asked, rows, SCORE_STDDEV * best.total), FREE * budget))
-    if ordered is None or not known.groups or price(asked, rows, coarse.LOUDEST * best.total) > rho:
-        return replace(state, known=known), score(queryable, coarse.seen(known, best), rho, known.groups)
-    share = len(best.pairs) / asked
-    pairs = score(queryable, coarse.seen(known, best), rho * share, known.groups)
-    whole = score(queryable, {pair: best.pairs[pair] for pair in known.groups}, rho * (1 - share))
-    known, pairs = coarse.refined(known, best, pairs, whole, left, ordered)
-    return replace(state, known=known), pairs
 
 
 def _alone(parts: Parts, state: State) -> dict[Clique, Residual]:

@@ -10,8 +10,8 @@ from duckdb_dp.domain.domain import Domain
 from duckdb_dp.linop import Array, Identity
 from duckdb_dp.linop.grouped import Grouped
 from duckdb_dp.private import PrivateQueryable
+from duckdb_dp.reconstruct.likeness import group_of
 from duckdb_dp.synthesis.links.measured_degrees import ByGroup
-from duckdb_dp.synthesis.links.pair_groups import group_of
 from duckdb_dp.synthesis.links.per_unit import NoisyTable, PerUnit
 from duckdb_dp.synthesis.links.sides import Side
 from duckdb_dp.synthesis.links.within import looked_at

@@ -12,10 +12,11 @@ from duckdb_dp.adaptive.neyman.scores import SHARES, posterior, price
 from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.linop import Array, Centring, Distance, Integers, Measurable
 from duckdb_dp.private import PrivateQueryable
+from duckdb_dp.reconstruct.likeness import group_of
 from duckdb_dp.reconstruct.measurement import LinearMeasurement
 from duckdb_dp.synthesis.links.link_attributes import NoisyAttribute, NoisyPair, distribution, summed
 from duckdb_dp.synthesis.links.matches import Match, counted_by, extended, merged
-from duckdb_dp.synthesis.links.pair_groups import LOUDEST, Wanted, candidates, finest, free, group_of
+from duckdb_dp.synthesis.links.pair_groups import LOUDEST, Wanted, candidates, finest, free
 
 COUNTED, HELD = 2**24, 2**25
 """Most cells of one pair of single values that is counted, and of all of them together: 1 GiB."""

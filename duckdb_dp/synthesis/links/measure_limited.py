@@ -9,13 +9,14 @@ from duckdb_dp.counting.units import rows_of
 from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.linop import Array, Integers
 from duckdb_dp.private import PrivateQueryable
+from duckdb_dp.reconstruct.likeness import group_of
 from duckdb_dp.synthesis.links.limited import LimitedPairs
 from duckdb_dp.synthesis.links.link_attributes import NoisyAttribute, NoisyPair, distribution, summed
 from duckdb_dp.synthesis.links.matches import Match, extended
 from duckdb_dp.synthesis.links.measure_attributes import ROUNDING
 from duckdb_dp.synthesis.links.measured_degrees import Measured, mean_power
 from duckdb_dp.synthesis.links.number_classes import NumberClasses
-from duckdb_dp.synthesis.links.pair_groups import LOUDEST, Wanted, candidates, finest, free, group_of
+from duckdb_dp.synthesis.links.pair_groups import LOUDEST, Wanted, candidates, finest, free
 from duckdb_dp.synthesis.links.per_unit import measure_shares
 
 ALONE, MOST_ALONE, SURE = 0.3, 0.6, 0.05

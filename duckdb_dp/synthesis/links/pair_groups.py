@@ -5,11 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
-import numpy as np
-
 from duckdb_dp.domain.domain import Clique, Domain
-from duckdb_dp.linop import Array, Integers
-from duckdb_dp.reconstruct.groups import together
 
 CELLS, HELD = 2**20, 2**25
 """Most cells of one pair as it is measured, and of all of them together: 3 GiB."""
@@ -81,12 +77,3 @@ def finest(
         if len(found) == len(pairs):
             break
     return groups, found
-
-
-def group_of(shares: Array, number: int) -> Integers:
-    """The group of each value, at most so many of about equal sums of roots of shares.
-
-    Privacy: post-processing.
-    """
-    starts = together(shares, number)
-    return np.repeat(np.arange(len(starts)), np.diff(starts, append=len(shares)))

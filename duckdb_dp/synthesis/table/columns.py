@@ -15,6 +15,7 @@ from duckdb_dp.linop.threads import one_thread
 from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.progress import Track
 from duckdb_dp.reconstruct.junction import Codes
+from duckdb_dp.reconstruct.likeness import ALIKE, Likeness
 from duckdb_dp.request import Request
 from duckdb_dp.synthesis.base import Run, SyntheticTable, generator
 from duckdb_dp.synthesis.table import methods
@@ -41,7 +42,7 @@ ROUNDED = "rounded"
 def options(request: Request) -> methods.Options:
     """How the rows are made."""
     given: dict[str, Any] = {
-        name: value for name, value in request.options if name not in ("rows", IN_ORDER, SAID, DIFFERENCES)
+        name: value for name, value in request.options if name not in ("rows", IN_ORDER, SAID, DIFFERENCES, ALIKE)
     }
     return methods.Options(method=request.mechanism, **given)  # type: ignore[arg-type]  # it checks the word itself
 
@@ -90,7 +91,7 @@ def run(request: Request, tables: Sequence[SyntheticTable], track: Track) -> Run
                 options=options(request),
                 rng=rng,
                 track=track,
-                ordered=ordered(request.counted),
+                alike=alike(request),
                 tails=[one.name for one in request.differences],
             )
         codes = codes[rng.permutation(len(codes))]
@@ -103,9 +104,20 @@ def run(request: Request, tables: Sequence[SyntheticTable], track: Track) -> Run
     return drawn
 
 
-def ordered(attributes: Sequence[Attribute]) -> dict[str, int]:
-    """How many of the first values of each attribute are in an order: bins, whole numbers and days from below, not 'other' and NULL."""
-    return {one.name: one.base if one.kind != "values" or _days(one) else 0 for one in attributes}
+def alike(request: Request) -> dict[str, Likeness]:
+    """Which values of each attribute are alike: those in an order, or as a request says of keys of public tables."""
+    said = {name: groups for name, _, _, groups in dict(request.options).get(ALIKE, ())}
+    return {
+        one.name: Likeness(ways=tuple(np.array(group) for group in said[one.name]))
+        if one.name in said
+        else Likeness(ordered=ordered(one))
+        for one in request.counted
+    }
+
+
+def ordered(attribute: Attribute) -> int:
+    """How many of its first values are in an order: bins, whole numbers and days from below, not 'other' and NULL."""
+    return attribute.base if attribute.kind != "values" or _days(attribute) else 0
 
 
 def _days(attribute: Attribute) -> bool:

@@ -14,6 +14,7 @@ from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.progress import Track, silent
 from duckdb_dp.reconstruct import pgm
 from duckdb_dp.reconstruct.junction import Codes
+from duckdb_dp.reconstruct.likeness import UNKNOWN, Likeness
 from duckdb_dp.reconstruct.measurement import LinearMeasurement
 from duckdb_dp.synthesis.table import fitting, graphical, pairs, records, singles
 from duckdb_dp.synthesis.table.forest import Forest, candidates
@@ -124,14 +125,14 @@ def measure(queryable: PrivateQueryable, options: Options = DEFAULT, track: Trac
 
 
 def _measure_forest(
-    queryable: PrivateQueryable, options: Options, track: Track, ordered: Mapping[str, int] | None = None
+    queryable: PrivateQueryable, options: Options, track: Track, alike: Mapping[str, Likeness] | None = None
 ) -> tuple[list[LinearMeasurement], Model]:
     """The measurements of method 'forest', and the estimates that were made of them on the way.
 
     'neyman' measures all pairs, where it can. A forest grows where there are too many pairs, or too large ones.
     """
     if estimable(queryable.domain, queryable.left, queryable.accounting, queryable.rows, options.rounds):
-        return estimate(queryable, options.rounds, track, ordered)
+        return estimate(queryable, options.rounds, track, alike)
     measured = [singles.measure_total(queryable, queryable.left * singles.TOTAL_SHARE)]
     share = singles.singles_share(queryable.domain, float(measured[0].answers[0]), queryable.left, queryable.rows)
     if not candidates(queryable.domain):
@@ -185,14 +186,14 @@ def synthesize(
     options: Options = DEFAULT,
     rng: np.random.Generator,
     track: Track = silent,
-    ordered: Mapping[str, int] | None = None,
+    alike: Mapping[str, Likeness] | None = None,
     tails: Collection[str] = (),
 ) -> tuple[Codes, dict[str, Any]]:
     """Measure and generate.
 
     Args:
         queryable, rows, options, rng, track: as for ``measure`` and ``generate``.
-        ordered: how many of the first values of an attribute are in an order, so that what is between groups of them is smooth.
+        alike: which values of an attribute are, so that these may be measured together; what is between groups of an order is smooth.
         tails: attributes of which the last ordered values have no rows where noise alone explains them, with method 'forest'.
 
     Raises:
@@ -203,14 +204,14 @@ def synthesize(
     check(queryable.domain, rows, options)
     forest = None
     if options.method == "forest":
-        measured, forest = _measure_forest(queryable, options, track, ordered)
+        measured, forest = _measure_forest(queryable, options, track, alike)
     else:
         measured = measure(queryable, options, track)
     codes, detail = generate(queryable.domain, measured, rows, options=options, rng=rng, track=track, forest=forest)
     noise = {one.clique: one.variance for one in measured if len(one.clique) == 1}
     for place, name in enumerate(queryable.domain.attributes):
         if name in tails and forest is not None and (name,) in noise:
-            single = forest.singles[name][: (ordered or {}).get(name, 0)]
+            single = forest.singles[name][: (alike or {}).get(name, UNKNOWN).ordered]
             codes[:, place] = without_tail(codes[:, place], single, noise[name,], rng)
     return codes, detail
 

@@ -16,6 +16,7 @@ from duckdb_dp.linop import Array
 from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.progress import Track
 from duckdb_dp.reconstruct.estimate import Estimate
+from duckdb_dp.reconstruct.likeness import UNKNOWN, Likeness
 from duckdb_dp.reconstruct.measurement import LinearMeasurement
 from duckdb_dp.reconstruct.tree import spanning_tree
 from duckdb_dp.synthesis.table.forest import candidates
@@ -107,7 +108,7 @@ def estimable(domain: Domain, rho: float, accounting: Accounting, rows: int, rou
 
 
 def estimate(
-    queryable: PrivateQueryable, rounds: int | None, track: Track, ordered: Mapping[str, int] | None = None
+    queryable: PrivateQueryable, rounds: int | None, track: Track, alike: Mapping[str, Likeness] | None = None
 ) -> tuple[list[LinearMeasurement], Estimated]:
     """All pairs, measured by 'neyman' with all that ``queryable`` has left.
 
@@ -115,13 +116,13 @@ def estimate(
         queryable: what measures.
         rounds: of 'neyman'.
         track: shows progress.
-        ordered: how many of the first values of an attribute are in an order; 0 of those that are not named.
+        alike: which values of an attribute are; of those that are not named nothing is known.
 
     Privacy: spends ``queryable.left``.
     """
     asked = workload(queryable.domain)
     assert asked is not None, "checked before"
-    every = {name: (ordered or {}).get(name, 0) for name in queryable.domain.attributes}
-    outcome = neyman.neyman(queryable, asked, Options(rounds=rounds), ordered=every, track=track)
+    every = {name: (alike or {}).get(name, UNKNOWN) for name in queryable.domain.attributes}
+    outcome = neyman.neyman(queryable, asked, Options(rounds=rounds), alike=every, track=track)
     assert outcome.estimate is not None
     return list(outcome.measured), Estimated.of(queryable.domain, outcome.estimate, outcome.grouped)

@@ -17,6 +17,7 @@ from duckdb_dp.linop import Array
 from duckdb_dp.noise.uniform import EntropySource
 from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.reconstruct.estimate import Estimate
+from duckdb_dp.reconstruct.likeness import Likeness
 from duckdb_dp.testing import NoNoise, SeededEntropy
 
 ROWS = 5_000
@@ -29,7 +30,9 @@ def estimate(*sizes: int) -> Estimate:
 
 def groups(sizes: tuple[int, int], stddev: float, bias: float = 0.5) -> tuple[int, ...]:
     pair = ("a0", "a1")
-    found = grouped(estimate(*sizes), pair, stddev**-2, bias, dict(zip(pair, sizes, strict=True)))
+    found = grouped(
+        estimate(*sizes), pair, stddev**-2, bias, {a: Likeness(ordered=n) for a, n in zip(pair, sizes, strict=True)}
+    )
     return sizes if found is None else found.shape
 
 
@@ -82,8 +85,8 @@ def run(how: str, bins: int, rho: float, bits: EntropySource, ordered: bool) -> 
     queryable = PrivateQueryable(
         Counts(domain, {domain.attributes: (keys, counts)}), total=rho, accounting=ZCDP, rows=1, bits=bits
     )
-    order = {name: n if n == bins else 0 for name, n in domain.sizes.items()} if ordered else None
-    outcome = neyman(queryable, Workload.all_k_way(domain, 2), Options(), ordered=order)
+    alike = {name: Likeness(ordered=n if n == bins else 0) for name, n in domain.sizes.items()} if ordered else None
+    outcome = neyman(queryable, Workload.all_k_way(domain, 2), Options(), alike=alike)
     truth = np.zeros((bins, bins))
     np.add.at(truth, (columns[0], columns[1]), 1.0)
     return queryable, outcome, truth

@@ -8,7 +8,8 @@ import pytest
 from duckdb_dp.domain.domain import Domain
 from duckdb_dp.linop import Array, Centring, Grouped
 from duckdb_dp.reconstruct.grem import ResidualEstimates, centred
-from duckdb_dp.reconstruct.groups import Groups, between, together
+from duckdb_dp.reconstruct.groups import Groups
+from duckdb_dp.reconstruct.likeness import between, numbered, together
 from duckdb_dp.reconstruct.measurement import LinearMeasurement
 from duckdb_dp.reconstruct.tilting import shrunk
 
@@ -18,10 +19,10 @@ PAIR = ("a", "b")
 
 
 def groups_of(starts: tuple[list[int], list[int]], ordered: tuple[int, int] = (0, 0)) -> Groups:
-    found = [np.array(one) for one in starts]
+    first, second = (numbered(np.array(one), n) for one, n in zip(starts, SIZES, strict=True))
     counts = [np.ones(n) for n in SIZES]
-    nearness = [between(c, s, o) for c, s, o in zip(counts, found, ordered, strict=True)]
-    return Groups(found, SIZES, nearness)
+    nearness = [between(c, s, o) for c, s, o in zip(counts, (first, second), ordered, strict=True)]
+    return Groups((first, second), nearness)
 
 
 COARSE = groups_of(([0, 3, 4, 10], [0, 5]))
@@ -32,6 +33,24 @@ def test_each_cell_is_in_one_group_and_counts_there() -> None:
     flat = np.bincount(COARSE.cells, table.reshape(-1), math.prod(COARSE.shape)).reshape(COARSE.shape)
     np.testing.assert_array_equal(COARSE.sums(table), flat)
     assert COARSE.sums(table)[1, 1] == table[3, 5:].sum()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_groups_need_not_be_of_neighbours(seed: int) -> None:
+    """Their sums, and tables that get such, are those of the same values with neighbours together."""
+    rng = np.random.default_rng(seed)
+    apart = tuple(rng.permutation(np.arange(n) % m).astype(np.int64) for n, m in zip(SIZES, (4, 3), strict=True))
+    orders = [np.argsort(one, kind="stable") for one in apart]
+    beside = tuple(one[order] for one, order in zip(apart, orders, strict=True))
+    groups, sorted_ = (Groups(one, [np.eye(4)[one[0]], np.eye(3)[one[1]]]) for one in (apart, beside))
+    table, sums = rng.random(SIZES), rng.random(groups.shape)
+    assert groups.sizes == SIZES
+    np.testing.assert_allclose(groups.sums(table), sorted_.sums(table[np.ix_(*orders)]))
+    np.testing.assert_allclose(np.bincount(groups.cells, table.reshape(-1)).reshape(groups.shape), groups.sums(table))
+    np.testing.assert_allclose(
+        groups.scaled(table, sums)[np.ix_(*orders)], sorted_.scaled(table[np.ix_(*orders)], sums)
+    )
+    np.testing.assert_allclose(groups.sums(groups.scaled(table, sums)), sums)
 
 
 def test_one_row_moves_a_residual_of_groups_as_far_as_any_residual() -> None:
@@ -68,7 +87,7 @@ def test_values_in_an_order_follow_lines_between_groups() -> None:
         groups_of(starts, o).scaled(np.ones(SIZES), groups_of(starts).sums(smooth)) for o in ((0, 0), SIZES)
     )
     assert np.abs(lines - smooth).sum() < 0.6 * np.abs(apart - smooth).sum()
-    nearness = between(np.ones(6), np.array([0, 2, 5]), 5)
+    nearness = between(np.ones(6), np.array([0, 0, 1, 1, 1, 2]), 5)
     np.testing.assert_allclose(nearness.sum(axis=1), 1)
     np.testing.assert_array_equal(nearness[5], [0, 0, 1])
     assert (nearness[:5, 2] == 0).all()
