@@ -40,7 +40,7 @@ def too_large_note(request: Request) -> str | None:
 
 
 def pairs_note(session: Session, request: Request) -> str | None:
-    """Pairs that were measured in groups of neighbouring values, and pairs that were not measured, without those of too many cells.
+    """Pairs that were measured in groups of values, and pairs that were not measured, without those of too many cells.
 
     None where nothing is stored of them.
 
@@ -60,7 +60,7 @@ def _too_large(request: Request) -> list[Clique]:
 
 def _of_rows(detail: Mapping[str, Any], domain: Domain, too_large: Collection[Clique]) -> Iterator[Note]:
     grouped = [tuple(one[:2]) for one in detail.get(GROUPED, ())]
-    yield "pairs", "in groups of neighbouring values", grouped
+    yield "pairs", "in groups of values", grouped
     measured = {pair for clique in (*detail["measured"], *grouped) for pair in itertools.combinations(clique, 2)}
     every = itertools.combinations([name for name, size in domain.sizes.items() if size > 1], 2)
     yield "pairs", ELSEWHERE, [pair for pair in every if pair not in measured and pair not in too_large]

@@ -39,7 +39,7 @@ def test_the_steps_of_a_database_name_pairs_in_groups(tmp_path: Path) -> None:
     con.execute("CALL dp_public('hotels')")
     done = con.execute("CALL dp_synthesize_database('main', target := 'syn', epsilon := 5)").fetchall()
     notes = {row[1]: row[-1] for row in done}
-    assert "pairs measured in groups of neighbouring values: age x income" in notes["guests"]
+    assert "pairs measured in groups of values: age x income" in notes["guests"]
     assert "pairs of attributes of links measured in at most" in notes["stays"]
     assert "guests.age x cost" in notes["stays"]
 
