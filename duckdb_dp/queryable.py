@@ -1,5 +1,6 @@
 """Exact counts that answer step by step, with exact noise and against one charge: a part of ``private``, which hands them out."""
 
+import copy
 import hashlib
 import itertools
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -12,7 +13,9 @@ from duckdb_dp.accounting.base import Accounting
 from duckdb_dp.accounting.journal import Journal, Step
 from duckdb_dp.counting.counts import Counts
 from duckdb_dp.counting.partners import partners_of
+from duckdb_dp.counting.some_rows import SomeRows
 from duckdb_dp.domain.domain import Clique, Domain, canonical
+from duckdb_dp.domain.turns import Turns
 from duckdb_dp.linop import Array, Centring, Identity, Integers, LinOp, Measurable
 from duckdb_dp.noise.answers import noisy_all
 from duckdb_dp.noise.kinds import GAUSSIAN
@@ -63,10 +66,10 @@ class PrivateQueryable:
         bits: EntropySource,
         journal: Journal | None = None,
     ) -> None:
-        self._counts = counts
+        self._counts: Counts | SomeRows = counts
         self._journal = journal
         self._total = total
-        self._spent = 0.0
+        self._spent = [0.0]  # one sum with those of some rows
         self._bits = bits
         self._distances: dict[Clique, float] = {}
         self._exact: dict[Clique, Integers] = {}
@@ -81,13 +84,27 @@ class PrivateQueryable:
 
     def partners(self, end: int) -> tuple[int, bool] | None:
         """How many rows a side has, and whether the synthetic table has these very rows, where their links are counted; public."""
+        assert isinstance(self._counts, Counts), "links are of no turns"
         found = self._counts.partners.get(partners_of(end))
         return None if found is None else (found.rows, found.original)
+
+    def of_turns(self, turns: Turns, first: int, end: int) -> "PrivateQueryable":
+        """The same rows of each unit whose turn is in the classes from ``first`` to before ``end``, against the same charge.
+
+        So many of a unit's rows are in these, and its noise covers no more: one unit more or less moves no other unit's turns.
+        """
+        assert isinstance(self._counts, Counts), "all rows have turns"
+        assert turns.last[-1] == self.rows, "turns are those of all rows that count"
+        found = copy.copy(self)
+        found._counts = SomeRows(counts=self._counts, turns=turns, first=first, end=end)
+        found._distances, found._exact, found._held = {}, {}, 0
+        found.rows = turns.rows(first, end)
+        return found
 
     @property
     def left(self) -> float:
         """rho still to be spent; public."""
-        return max(0.0, self._total - self._spent)
+        return max(0.0, self._total - self._spent[0])
 
     def measure(self, clique: Clique, strategy: LinOp, rho: float) -> LinearMeasurement:
         """B mu + N(0, v I) of one marginal mu, v = k^2 max_i [B^T B]_ii / (2 rho), exactly.
@@ -246,6 +263,6 @@ class PrivateQueryable:
         return self._exact[clique]
 
     def _pay(self, rho: float) -> None:
-        if not (rho > 0 and self._spent + rho <= self._total * (1 + 1e-12)):
+        if not (rho > 0 and self._spent[0] + rho <= self._total * (1 + 1e-12)):
             raise AssertionError(f"a step of rho {rho!r} does not fit into the {self.left!r} left of the charge")
-        self._spent += rho
+        self._spent[0] += rho

@@ -11,6 +11,7 @@ from duckdb_dp.accounting.base import Accounting, find_accounting
 from duckdb_dp.accounting.records import units as units
 from duckdb_dp.domain.differences import DIFFERENCES, Difference, differences
 from duckdb_dp.domain.domain import Attribute, Clique, Domain, canonical
+from duckdb_dp.domain.turns import TURNS, Turns
 from duckdb_dp.domain.workload import Part, Workload
 from duckdb_dp.errors import DPError
 from duckdb_dp.sum_names import MARK
@@ -45,7 +46,6 @@ GROWING = ("dp_running",)
 
 SLACK = 2e-9
 """Noise is calibrated to this much less than is charged, so that sums of charges rounded in doubles never overspend."""
-
 
 VERSION = 8
 """Of the text of requests. Text without a version has 1; what a later one adds is written with its number: 2 added ``direct``, and
@@ -193,10 +193,7 @@ class Request:
                 f"{self.function}: the marginals have {cells:,} cells together and the limit is {limit:,}. "
                 "Ask for fewer attributes at a time, or declare coarser bins."
             )
-        if self.adaptive:
-            return
-        queries = self.workload.queries
-        if queries > MAX_QUERIES:
+        if not self.adaptive and (queries := self.workload.queries) > MAX_QUERIES:
             raise DPError(
                 f"{self.function}: {queries:,} queries were asked and the limit is {MAX_QUERIES:,}. "
                 "Ask for fewer query sets at a time, or declare coarser bins."
@@ -218,6 +215,17 @@ class Request:
         """The differences of dates and times that are counted beside the attributes, of a synthesis that says so."""
         pairs = next((value for name, value in self.options if name == DIFFERENCES), ())
         return differences(self.attributes, pairs) if pairs else ()
+
+    @property
+    def turns(self) -> Turns | None:
+        """The turns of rows among those of their unit, by which they are counted too, of a synthesis that says so."""
+        last = next((value for name, value in self.options if name == TURNS), ())
+        return Turns.of([attribute.name for attribute in self.counted], last) if last else None
+
+    @property
+    def read(self) -> tuple[Attribute, ...]:
+        """The attributes by which rows are counted, and their turn."""
+        return (*self.counted, *([self.turns.attribute] if self.turns else []))
 
     def shape(self, index: int) -> tuple[int, ...]:
         """How many answers of a question are shown, along each of its axes."""

@@ -1,9 +1,9 @@
 """Synthetic rows that refer to public rows: python benchmarks/accuracy/public_keys.py [--rows 3000 20000] [--seeds 3].
 
 Stays name one of 300 doctors, whose field (8) and rank (3) make their cost (20 bins), and whose field they share with the ward (12); lines
-of orders name one of 1,000 products, whose price (8 bins) makes the quantity (8) and whose kind (8) the shop (3) and the discount. Printed are
-L1 distances (0 to 2) of such pairs, a column of the rows and one of the public rows: of rows that are drawn where keys are told alike
-by both columns, where they are not, and of independent columns.
+of orders name one of 1,000 products, whose price (8 bins) makes the quantity (8) and whose kind (8) the shop (3) and the discount.
+Printed are L1 distances (0 to 2) of such pairs, a column of the rows and one of the public rows: of rows that are drawn where keys are
+told alike by both columns, where they are not, and of independent columns.
 """
 
 import argparse

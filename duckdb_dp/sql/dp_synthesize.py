@@ -1,12 +1,14 @@
 """dp_synthesize: from its arguments to a request, and from a stored release to rows in the table's own types."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from duckdb_dp.accounting.ledger import Dataset, Release
 from duckdb_dp.counting.encode import decode, quote
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain import types
 from duckdb_dp.domain.domain import Attribute
+from duckdb_dp.domain.turns import LEAST, TURNS, classes
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.request import Request
 from duckdb_dp.sql import answer_size, catalog, dp_link, precision, provenance, render
@@ -109,7 +111,16 @@ def request_of(session: Session, dataset: Dataset, arguments: Arguments) -> Requ
     )
     check(request)
     request = with_orders(request, catalog.of(session, dataset), request.attributes)
-    return owned(session, dataset, with_alike(session, dataset, request) if method == DEFAULT.method else request)
+    if method == DEFAULT.method:
+        request = with_turns(with_alike(session, dataset, request))
+    return owned(session, dataset, request)
+
+
+def with_turns(request: Request) -> Request:
+    """The request, with the turns of rows where it may be chosen how many of each unit count: in DuckDB's own tables."""
+    if request.max_rows < LEAST or request.schema == SCHEMA:
+        return request
+    return replace(request, options=tuple(sorted([*request.options, (TURNS, classes(request.max_rows))])))
 
 
 def chosen_attributes(dataset: Dataset, declared: Mapping[str, Attribute], asked: object) -> tuple[Attribute, ...]:

@@ -14,7 +14,7 @@ from duckdb_dp.counting.counts import Blocks, Counts, read_blocks
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.counting.sums import CHOOSE, Exact, ExactSums
 from duckdb_dp.counting.tally import OPEN
-from duckdb_dp.domain.domain import Clique
+from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.domain.types import column_type
 from duckdb_dp.errors import DPError, quoted_name
 from duckdb_dp.private import choose_bounds, measure_values
@@ -68,7 +68,7 @@ def run(
         if CHOOSE in read:
             return ",".join(map(str, _choose(session, asked, name, fresh_key, sums)))
         return _draw(session, asked, sums, name, fresh_key, tables=None, bound_holds=True)
-    counts = Counts(asked.domain, read)
+    counts = Counts(Domain({one.name: one.size for one in asked.read}), read)
     return _draw(session, asked, counts, name, fresh_key, tables=tables, bound_holds=kept is None or kept.as_py())
 
 

@@ -21,6 +21,7 @@ from duckdb_dp.counting.encode import (
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.counting.tally import OPEN, described, tallied
 from duckdb_dp.domain.domain import Attribute, Clique, Domain, canonical
+from duckdb_dp.domain.turns import Turns
 from duckdb_dp.domain.types import Scalar
 from duckdb_dp.domain.types.base import LISTED
 from duckdb_dp.plan.base import Plan
@@ -33,7 +34,7 @@ unit, 1.7 and 1.2 for two."""
 
 
 def source(request: Request, unit_key: str) -> str:
-    """SELECT of the columns in use; with a unit, at most ``max_rows`` rows of each.
+    """SELECT of the columns in use; with a unit, at most ``max_rows`` rows of each, and with their turns where a request has these.
 
     Which rows of a unit are kept depends on that unit's rows alone: they are ordered by a keyed hash of their own
     values and, where hashes tie, by the values. Rows whose unit is NULL are left out.
@@ -51,7 +52,12 @@ def source(request: Request, unit_key: str) -> str:
     if request.max_rows > HEAPED:
         # Named below the window, which would work out twice what it partitions by.
         named = {f"_dp_unit{i}": sql for i, sql in enumerate(unit_keys(unit))}
-        rows = ", ".join([*casts, *(f"{sql} AS {name}" for name, sql in named.items()), f"{hashed} AS _dp_hash"])
+        kept = [*casts, *(f"{sql} AS {name}" for name, sql in named.items())]
+        if request.turns is not None:
+            return _with_turns(
+                request, request.turns, f"SELECT {', '.join(kept)} FROM {table}{where}", list(named), unit_key
+            )
+        rows = ", ".join([*kept, f"{hashed} AS _dp_hash"])
         window = f"PARTITION BY {', '.join(named)} ORDER BY {', '.join(['_dp_hash', *columns])}"
         return (
             f"SELECT {', '.join(columns) or '1 AS one'} FROM (SELECT {rows} FROM {table}{where}) "
@@ -61,6 +67,23 @@ def source(request: Request, unit_key: str) -> str:
     fields = ", ".join(f"'c{i}': {value}" for i, value in enumerate([hashed, *columns]))
     found = [f"TRY_CAST(kept.c{i} AS {a.type}) AS {quote(a.name)}" for i, a in enumerate(request.attributes, 1)]
     return f"SELECT {', '.join(found) or '1 AS one'} FROM (SELECT min({{{fields}}}) AS kept FROM {table}{where} GROUP BY {groups})"
+
+
+def _with_turns(request: Request, turns: Turns, rows: str, unit: Sequence[str], unit_key: str) -> str:
+    """SELECT of the rows that are kept, with their turn among those of their unit.
+
+    Rows of a unit that are the same are told apart by number before they are hashed: else those that it has once would come as often first.
+    """
+    columns = [quote(attribute.name) for attribute in request.attributes]
+    again = f"row_number() OVER (PARTITION BY {', '.join([*unit, *columns])})"
+    hashed = f"hash({', '.join([literal(unit_key), *unit, *columns, '_dp_again'])})"
+    turn = (
+        f"row_number() OVER (PARTITION BY {', '.join(unit)} ORDER BY {', '.join(['_dp_hash', *columns, '_dp_again'])})"
+    )
+    return (
+        f"SELECT {', '.join([*columns, f'{turn} AS {quote(turns.name)}'])} FROM "
+        f"(SELECT *, {hashed} AS _dp_hash FROM (SELECT *, {again} AS _dp_again FROM ({rows}))) QUALIFY {turn} <= {request.max_rows}"
+    )
 
 
 def relation(request: Request) -> str:
@@ -99,9 +122,9 @@ def counting(request: Request, unit_key: str, cliques: tuple[Clique, ...] | None
     {k: row-major position, n: rows} of the non-empty cells of a block of attributes. Many blocks are counted in Python,
     and one row of ``blocks`` says where.
     """
-    attributes = request.counted
+    attributes, domain = request.read, Domain({one.name: one.size for one in request.read})
     codes = {attribute.name: f"c{i}" for i, attribute in enumerate(attributes)}
-    counted = blocks(request.domain, request.cliques if cliques is None else cliques)
+    counted = blocks(domain, request.cliques if cliques is None else cliques)
     coded = encode(attributes, with_differences(f"({source(request, unit_key)})", request.differences))
     later = {codes[a.name]: a for a in attributes if one_to_one(a)} if len(counted) == 1 else {}
     named = ", ".join(
@@ -112,10 +135,10 @@ def counting(request: Request, unit_key: str, cliques: tuple[Clique, ...] | None
     listed = [a for a in attributes if a.line or (a.kind == "values" and not a.other and not a.hidden)]
     known = _where(f"{codes[a.name]} IS NOT NULL" for a in listed)
     if len(counted) == 1:
-        return f"coded AS NOT MATERIALIZED (SELECT * FROM ({rows}){known}), blocks AS ({_group(request, counted[0], codes, later)})"
-    if tallied(request.domain, counted):
-        return f"coded AS NOT MATERIALIZED (SELECT * FROM ({rows}){known}), {_tally(request.domain, counted, codes)}"
-    cells = union_all([_cells(request.domain, place, block, codes) for place, block in enumerate(counted)])
+        return f"coded AS NOT MATERIALIZED (SELECT * FROM ({rows}){known}), blocks AS ({_group(domain, counted[0], codes, later)})"
+    if tallied(domain, counted):
+        return f"coded AS NOT MATERIALIZED (SELECT * FROM ({rows}){known}), {_tally(domain, counted, codes)}"
+    cells = union_all([_cells(domain, place, block, codes) for place, block in enumerate(counted)])
     named = array("VARCHAR", [canonical(list(block)) for block in counted])
     return (
         f"coded AS MATERIALIZED (SELECT * FROM ({rows}){known}), cells AS ({cells}), "
@@ -145,12 +168,11 @@ def _where(conditions: Iterable[str | None]) -> str:
     return " WHERE " + " AND ".join(found) if found else ""
 
 
-def _group(request: Request, block: Clique, codes: Mapping[str, str], later: Mapping[str, Attribute]) -> str:
+def _group(domain: Domain, block: Clique, codes: Mapping[str, str], later: Mapping[str, Attribute]) -> str:
     """One block's cells. Grouping by the narrow codes and packing them after is 1.4 times faster than the reverse.
 
     Columns in ``later`` have values still: of a few groups they are encoded in no time.
     """
-    domain = request.domain
     name = literal(canonical(list(block)))
     if not block:
         return f"SELECT {name} AS block, [{{'k': 0::BIGINT, 'n': count(*)}}] AS cells FROM coded"

@@ -19,6 +19,7 @@ from duckdb_dp.counting.engines.source import SCHEMA, Attached
 from duckdb_dp.counting.tally import Tallies
 from duckdb_dp.domain.differences import DIFFERENCES
 from duckdb_dp.domain.domain import Attribute
+from duckdb_dp.domain.turns import TURNS
 from duckdb_dp.errors import DPError, quoted
 from duckdb_dp.noise.uniform import EntropySource
 from duckdb_dp.progress import Track, silent
@@ -178,7 +179,7 @@ class Session:
         ledger, private = self.ledger, self.bits.private
         # Rows that were drawn before differences were counted, or before a CHECK kept columns in order, are paid for.
         said, dropped, forms = SAID in dict(request.options), set[str](), [request.hash]
-        for option in (ALIKE, DIFFERENCES, *(() if said else (IN_ORDER,))):
+        for option in (TURNS, ALIKE, DIFFERENCES, *(() if said else (IN_ORDER,))):
             dropped.add(option)
             left = tuple(one for one in request.options if one[0] not in dropped)
             forms.append(replace(request, options=left).hash)
@@ -196,7 +197,7 @@ class Session:
         """The newest stored release that asked the same, whichever keys public rows said are alike: other public rows ask nothing new."""
 
         def plain(asked: Request) -> str:
-            return replace(asked, options=tuple(one for one in asked.options if one[0] != ALIKE)).hash
+            return replace(asked, options=tuple(one for one in asked.options if one[0] not in (TURNS, ALIKE))).hash
 
         wanted = plain(request)
         for row in reversed(self.ledger.releases()):

@@ -8,6 +8,7 @@ import numpy as np
 from duckdb_dp.answers import DETAIL, to_bytes
 from duckdb_dp.domain.differences import DIFFERENCES
 from duckdb_dp.domain.domain import Attribute, Clique
+from duckdb_dp.domain.turns import TURNS
 from duckdb_dp.domain.types.moments import Moment
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Array
@@ -18,7 +19,7 @@ from duckdb_dp.reconstruct.junction import Codes
 from duckdb_dp.reconstruct.likeness import ALIKE, Likeness
 from duckdb_dp.request import Request
 from duckdb_dp.synthesis.base import Run, SyntheticTable, generator
-from duckdb_dp.synthesis.table import methods
+from duckdb_dp.synthesis.table import first_rows, methods
 from duckdb_dp.synthesis.table.by_difference import Apart
 from duckdb_dp.synthesis.table.in_order import IN_ORDER, SAID, in_order, orders
 from duckdb_dp.synthesis.table.missing import with_both
@@ -42,7 +43,9 @@ ROUNDED = "rounded"
 def options(request: Request) -> methods.Options:
     """How the rows are made."""
     given: dict[str, Any] = {
-        name: value for name, value in request.options if name not in ("rows", IN_ORDER, SAID, DIFFERENCES, ALIKE)
+        name: value
+        for name, value in request.options
+        if name not in ("rows", IN_ORDER, SAID, DIFFERENCES, ALIKE, TURNS)
     }
     return methods.Options(method=request.mechanism, **given)  # type: ignore[arg-type]  # it checks the word itself
 
@@ -63,7 +66,8 @@ def check(request: Request) -> None:
 
 def cliques(request: Request) -> tuple[Clique, ...]:
     """The marginals that may be measured, and so have to be counted."""
-    return methods.cliques(request.domain, options(request))
+    found, turns = methods.cliques(request.domain, options(request)), request.turns
+    return found if turns is None else tuple((*clique, turns.name) for clique in ((), *found))
 
 
 def too_large(request: Request) -> list[Clique]:
@@ -83,8 +87,12 @@ def run(request: Request, tables: Sequence[SyntheticTable], track: Track) -> Run
 
     def drawn(queryable: PrivateQueryable) -> Mapping[str, Array]:
         rng = generator(queryable)
-        rows = dict(request.options).get("rows")
+        rows, turns, first = dict(request.options).get("rows"), request.turns, dict[str, int]()
         with one_thread(with_scipy=True):
+            if turns is not None:
+                some = first_rows.chosen(queryable, turns)
+                queryable, first = some.queryable, {TURNS: some.number}
+                rows = min(round(some.total), methods.MOST_ROWS) if rows is None else rows
             codes, detail = methods.synthesize(
                 queryable,
                 rows=rows,
@@ -97,7 +105,7 @@ def run(request: Request, tables: Sequence[SyntheticTable], track: Track) -> Run
         codes = codes[rng.permutation(len(codes))]
         columns = stored(request, request.attributes, [*codes.T], rng, methods.groups(detail))
         return {
-            DETAIL: to_bytes({"rows": len(codes), SHARES: True, ROUNDED: True, **detail}),
+            DETAIL: to_bytes({"rows": len(codes), SHARES: True, ROUNDED: True, **first, **detail}),
             **{str(i): column for i, column in enumerate(columns)},
         }
 
