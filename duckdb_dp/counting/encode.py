@@ -153,6 +153,14 @@ def _placed(value: str, edges: NDArray[np.float64], rows: str, number: int) -> t
     return places.place(value, columns), f"{rows} LEFT JOIN ({buckets}) ON {places.bucket(value)} = {cell}"
 
 
+def shuffled(values: Sequence[str]) -> str:
+    """SQL of a number by which rows are in an order that has nothing to do with their values.
+
+    Hashed twice: DuckDB combines the hashes of several values so that among rows of one unit some came first half as often again as others.
+    """
+    return f"hash(hash({', '.join(values)}))"
+
+
 def with_differences(rows: str, differences: Sequence[Difference]) -> str:
     """Rows with the differences of some of their columns, under the differences' names."""
     if not differences:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from duckdb_dp.accounting.ledger import Dataset
-from duckdb_dp.counting.encode import full_name, literal, quote
+from duckdb_dp.counting.encode import full_name, literal, quote, shuffled
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.errors import DPError, as_sql
 from duckdb_dp.request import units
@@ -136,7 +136,7 @@ def counted(session: Session, dataset: Dataset, link: Link, unit_key: str) -> Co
     keys = [f"k{i}" for i in range(len(texts))]
     held = [*keys, *(f"v{i}" for i in range(len(of_parent)))]
     present = " AND ".join(f"{name} IS NOT NULL" for name in [*unit, *keys])
-    order = ", ".join(f"{one} ASC" for one in [f"hash({', '.join([literal(unit_key), *unit, *held])})", *held])
+    order = ", ".join(f"{one} ASC" for one in [shuffled([literal(unit_key), *unit, *held]), *held])
     chosen = f"SELECT * FROM ({ours}) WHERE {present} QUALIFY row_number() OVER (PARTITION BY {', '.join(unit)} ORDER BY {order}) = 1"
     both = " AND ".join(f"c.{name} = p.{name}" for name in [*unit, *keys])
     return Counted(

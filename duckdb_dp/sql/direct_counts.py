@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import final
 
 from duckdb_dp.answers import direct_plan
-from duckdb_dp.counting.encode import Coded, encode, literal, union_all
+from duckdb_dp.counting.encode import Coded, encode, literal, shuffled, union_all
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.counting.sums import CHOICES, MOST
 from duckdb_dp.domain.domain import canonical
@@ -161,7 +161,7 @@ class Reading:
         if unit:
             more = [step.rsplit(" AS ", 1)[1] for step in steps]
             ordered = [*cells, *added, *more]
-            order = f"hash({', '.join([literal(self._key), *aliases, *ordered])}), {', '.join(ordered)}"
+            order = f"{shuffled([literal(self._key), *aliases, *ordered])}, {', '.join(ordered)}"
             units, self._units = (
                 ", ".join(keys) for keys in (render.unit_keys(aliases), [*render.unit_bytes(aliases), *aliases])
             )

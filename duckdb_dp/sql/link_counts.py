@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from duckdb_dp.counting.counts import words
-from duckdb_dp.counting.encode import literal, quote
+from duckdb_dp.counting.encode import literal, quote, shuffled
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.counting.partners import NUMBER, ORIGINAL, partners_of
 from duckdb_dp.counting.units import UNIT
@@ -65,7 +65,7 @@ def _parent(link: Link, place: int, unit_key: str, table: str | None = None) -> 
     rows = coded(table or link.parent(place), side.columns, link.keys(place, side.reference.key), strict=True)
     narrow = f"SELECT {', '.join([*held, *parts])} FROM ({rows})"
     fields = ", ".join(f"{name} := {name}" for name in numbers)
-    first = f"min(struct_pack(h := hash({', '.join([literal(unit_key), *held, *numbers])}), {fields})) AS m"
+    first = f"min(struct_pack(h := {shuffled([literal(unit_key), *held, *numbers])}, {fields})) AS m"
     unpacked = ", ".join(f"m.{name} AS {name}" for name in numbers)
     return f"SELECT {', '.join(held)}, {unpacked} FROM (SELECT {', '.join(held)}, {first} FROM ({narrow}) GROUP BY ALL)"
 
@@ -92,13 +92,13 @@ def _kept(link: Link, unit_key: str) -> str:
     columns_held = [*names, *marks]
     if link.distinct:
         fields = ", ".join(f"{name} := {name}" for name in numbers)
-        first = f"min(struct_pack(h := hash({', '.join([literal(unit_key), *columns_held, *numbers])}), {fields})) AS m"
+        first = f"min(struct_pack(h := {shuffled([literal(unit_key), *columns_held, *numbers])}, {fields})) AS m"
         grouped = f"SELECT {', '.join(columns_held)}, {first} FROM ({found}) GROUP BY ALL"
         found = f"SELECT {', '.join([*columns_held, *(f'm.{name} AS {name}' for name in numbers)])} FROM ({grouped})"
     # Of a table that refers to itself a row is protected with the rows that refer to it: of these too so many stay.
     partition, most = (names, link.children) if link.children else (marks, request.max_rows)
     if link.children or len(protected) == 1:
-        order = ", ".join([f"hash({', '.join([literal(unit_key), *columns_held, *numbers])})", *columns_held, *numbers])
+        order = ", ".join([shuffled([literal(unit_key), *columns_held, *numbers]), *columns_held, *numbers])
         found = (
             f"SELECT * FROM ({found}) "
             f"QUALIFY row_number() OVER (PARTITION BY {', '.join(partition)} ORDER BY {order}) <= {most}"

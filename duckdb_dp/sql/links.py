@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import final
 
-from duckdb_dp.counting.encode import full_name, quote, with_differences
+from duckdb_dp.counting.encode import full_name, quote, shuffled, with_differences
 from duckdb_dp.domain.domain import Attribute, Clique
 from duckdb_dp.request import Request
 from duckdb_dp.sql.joined_columns import JoinedColumns, joined
@@ -72,7 +72,8 @@ class Side:
         rows = f"FROM {self.sql} WHERE {' AND '.join(f'{quote(column)} IS NOT NULL' for column in self.key.columns)}"
         if self.believed:
             held = ", ".join(quote(name) for name in [*self.key.columns, *(a.name for a in self.attributes)])
-            rows += f" QUALIFY row_number() OVER (PARTITION BY {', '.join(map(quote, self.key.columns))} ORDER BY hash({held}), {held}) = 1"
+            key = ", ".join(map(quote, self.key.columns))
+            rows += f" QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY {shuffled([held])}, {held}) = 1"
         return f"({rows})"
 
     @property

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from duckdb_dp.domain.domain import Clique, Domain
+from duckdb_dp.domain.turns import TURNS
 from duckdb_dp.errors import few
 from duckdb_dp.request import Request
 from duckdb_dp.sql import dp_links
@@ -40,7 +41,7 @@ def too_large_note(request: Request) -> str | None:
 
 
 def pairs_note(session: Session, request: Request) -> str | None:
-    """Pairs that were measured in groups of values, and pairs that were not measured, without those of too many cells.
+    """How many rows of a unit counted, and pairs that were measured in groups or not, without those of too many cells.
 
     None where nothing is stored of them.
 
@@ -50,8 +51,15 @@ def pairs_note(session: Session, request: Request) -> str | None:
     if stored is None:
         return None
     said = _of_links if request.function == dp_links.FUNCTION.name else _of_rows
-    notes = said(session.detail(stored), request.domain, set(_too_large(request)))
-    return "; ".join(f"{what} measured {how}: {_listed(pairs)}" for what, how, pairs in notes if pairs) or None
+    detail = session.detail(stored)
+    notes = said(detail, request.domain, set(_too_large(request)))
+    found = [f"{what} measured {how}: {_listed(pairs)}" for what, how, pairs in notes if pairs]
+    if (first := detail.get(TURNS, request.max_rows)) < request.max_rows:
+        found.insert(
+            0,
+            f"{first} of up to {request.max_rows} rows of each unit counted, as more would have told less than their noise hides",
+        )
+    return "; ".join(found) or None
 
 
 def _too_large(request: Request) -> list[Clique]:

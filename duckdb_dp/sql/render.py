@@ -15,6 +15,7 @@ from duckdb_dp.counting.encode import (
     literal,
     one_to_one,
     quote,
+    shuffled,
     union_all,
     with_differences,
 )
@@ -48,7 +49,7 @@ def source(request: Request, unit_key: str) -> str:
         return f"SELECT {', '.join(casts) or '1 AS one'} FROM {table}"
     unit = unit_columns(request)
     where = _where(f"{name} IS NOT NULL" for name in unit)
-    hashed = f"hash({', '.join([literal(unit_key), *unit, *columns])})"
+    hashed = shuffled([literal(unit_key), *unit, *columns])
     if request.max_rows > HEAPED:
         # Named below the window, which would work out twice what it partitions by.
         named = {f"_dp_unit{i}": sql for i, sql in enumerate(unit_keys(unit))}
@@ -76,7 +77,7 @@ def _with_turns(request: Request, turns: Turns, rows: str, unit: Sequence[str], 
     """
     columns = [quote(attribute.name) for attribute in request.attributes]
     again = f"row_number() OVER (PARTITION BY {', '.join([*unit, *columns])})"
-    hashed = f"hash({', '.join([literal(unit_key), *unit, *columns, '_dp_again'])})"
+    hashed = shuffled([literal(unit_key), *unit, *columns, "_dp_again"])
     turn = (
         f"row_number() OVER (PARTITION BY {', '.join(unit)} ORDER BY {', '.join(['_dp_hash', *columns, '_dp_again'])})"
     )

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from duckdb_dp.counting.encode import literal, quote
+from duckdb_dp.counting.encode import literal, quote, shuffled
 from duckdb_dp.domain import types
 from duckdb_dp.domain.types import ColumnType, Decimal, Enum, Real, Scalar, Truth, Whole
 from duckdb_dp.linop import Array
@@ -57,7 +57,7 @@ def held(request: Request, unit_key: str) -> str:
     groups = ", ".join([*apart, *unit])
     rows = f"SELECT {named}, {value} AS v FROM {table}"
     pairs = f"SELECT {', '.join(unit)}, v FROM ({rows}) WHERE {present} AND {known} GROUP BY {groups}, v"
-    order = f"{last}hash({', '.join([literal(unit_key), *unit, 'v'])}), v"
+    order = f"{last}{shuffled([literal(unit_key), *unit, 'v'])}, v"
     own = ", ".join(render.unit_keys(unit))
     kept = f"SELECT v FROM ({pairs}) QUALIFY row_number() OVER (PARTITION BY {own} ORDER BY {order}) <= {options['max_values']}"
     return f"SELECT v, count(*) AS n FROM ({kept}) GROUP BY v"
