@@ -12,8 +12,9 @@ from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.domain.turns import Turns
 from duckdb_dp.linop import Array
 from duckdb_dp.private import PrivateQueryable
+from duckdb_dp.reconstruct.measurement import LinearMeasurement
 
-TOTAL, CLASSES = 0.02, 0.02
+TOTAL, CLASSES = 0.03, 0.02
 """Of the budget, for the number of rows, and for how many there are of each class of turns."""
 
 APART = 0.16
@@ -59,7 +60,7 @@ def chosen(queryable: PrivateQueryable, turns: Turns) -> FirstRows:
     domain, left = whole.domain, queryable.left
     if _by_noise(domain, left, turns.last[-1] / total) < CLEAR:
         return FirstRows(queryable=whole, number=turns.last[-1], total=total)
-    shares = _shares(queryable, turns, budget * CLASSES / end)
+    shares = _shares(queryable, turns, budget * CLASSES / end, noisy)
     losses = [
         _by_noise(domain, left, number / (share * total)) + APART * (1 - share)
         for number, share in zip(turns.last, shares.tolist(), strict=True)
@@ -68,18 +69,27 @@ def chosen(queryable: PrivateQueryable, turns: Turns) -> FirstRows:
     return FirstRows(queryable=queryable.of_turns(turns, 0, best + 1), number=turns.last[best], total=total)
 
 
-def _shares(queryable: PrivateQueryable, turns: Turns, rho: float) -> Array:
-    """The share of all rows up to each class, from noisy numbers of rows of each: no turn has fewer rows than the next one."""
-    from scipy.optimize import isotonic_regression  # for import time
+def _shares(queryable: PrivateQueryable, turns: Turns, rho: float, total: LinearMeasurement) -> Array:
+    """The share of all rows up to each class, from noisy numbers of each and of all: of no turn there are fewer than of the next one.
 
-    widths, found = np.diff([0, *turns.last]), list[float]()
-    for place in range(len(widths)):
-        (noisy,) = queryable.of_turns(turns, place, place + 1).measure_marginals([((), rho)])
-        found.append(float(noisy.answers[0]))
-    # Noise of a class is in proportion to its turns, so that of each turn's mean number is the same.
-    each = np.maximum(isotonic_regression(np.array(found) / widths, increasing=False).x, 0.0)
+    Formula: with u_j rows of each turn of class j, the least squares of all these numbers, each over its noise, among falling u that are
+    not negative. u is a sum of steps d >= 0 from the last class on, so it is a regression without negative coefficients.
+
+    Privacy: spends rho for each class.
+    """
+    from scipy.optimize import nnls  # for import time
+
+    widths = np.diff([0, *turns.last]).astype(np.float64)
+    noisy = [
+        queryable.of_turns(turns, place, place + 1).measure_marginals([((), rho)])[0] for place in range(len(widths))
+    ]
+    counts = np.array([float(one.answers[0]) for one in noisy])
+    noise = np.array([math.sqrt(one.variance) for one in noisy])
+    steps = np.triu(np.ones((len(widths), len(widths))))  # rows of each turn = steps @ d
+    rows = np.vstack([(widths / noise)[:, None] * steps, widths @ steps / math.sqrt(total.variance)])
+    each = steps @ nnls(rows, np.append(counts / noise, float(total.answers[0]) / math.sqrt(total.variance)))[0]
     kept = np.cumsum(each * widths)
-    return np.asarray(np.maximum(kept / max(float(kept[-1]), 1.0), 1e-6), dtype=np.float64)
+    return np.asarray(np.maximum(kept / max(float(kept[-1]), 1e-9), 1e-6), dtype=np.float64)
 
 
 def _by_noise(domain: Domain, rho: float, rows: float) -> float:
