@@ -76,14 +76,13 @@ def _with_turns(request: Request, turns: Turns, rows: str, unit: Sequence[str], 
     Rows of a unit that are the same are told apart by number before they are hashed: else those that it has once would come as often first.
     """
     columns = [quote(attribute.name) for attribute in request.attributes]
-    again = f"row_number() OVER (PARTITION BY {', '.join([*unit, *columns])})"
-    hashed = shuffled([literal(unit_key), *unit, *columns, "_dp_again"])
-    turn = (
-        f"row_number() OVER (PARTITION BY {', '.join(unit)} ORDER BY {', '.join(['_dp_hash', *columns, '_dp_again'])})"
-    )
+    again = f"row_number() OVER (PARTITION BY {', '.join([*unit, '_dp_values'])})"
+    order = f"{shuffled([literal(unit_key), *unit, '_dp_values', '_dp_again'])} AS _dp_hash"
+    turn = f"row_number() OVER (PARTITION BY {', '.join(unit)} ORDER BY _dp_hash, _dp_values, _dp_again)"
+    hashed = f"SELECT *, hash({', '.join(columns)}) AS _dp_values FROM ({rows})"
     return (
         f"SELECT {', '.join([*columns, f'{turn} AS {quote(turns.name)}'])} FROM "
-        f"(SELECT *, {hashed} AS _dp_hash FROM (SELECT *, {again} AS _dp_again FROM ({rows}))) QUALIFY {turn} <= {request.max_rows}"
+        f"(SELECT *, {order} FROM (SELECT *, {again} AS _dp_again FROM ({hashed}))) QUALIFY {turn} <= {request.max_rows}"
     )
 
 
