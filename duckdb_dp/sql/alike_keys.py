@@ -90,29 +90,35 @@ def _codes(session: Session, attribute: Attribute, reference: Reference, parent:
     with session.looking() as cursor:
         if cursor is None:
             return empty
-        rows = f"SELECT * FROM {full_name(*parent.name)} WHERE {quote(key)} IS NOT NULL"
         # Texts by their bytes: a collation may make one of two.
         plain = {
             n: f"encode({quote(n)})" if type_ == "VARCHAR" else quote(n) for n, type_ in [*columns.items()][:TRIED]
         }
+        drawn = (
+            f"drawn AS (SELECT c, encode(({decode(attribute, 'c')})::VARCHAR) AS v FROM range({attribute.size}) r(c))"
+        )
+        read = ", ".join(["d.c", *(f"{value} AS v{i}" for i, value in enumerate(plain.values()))])
+        rows = (
+            f"{drawn}, held AS MATERIALIZED (SELECT {read} FROM {full_name(*parent.name)} p "
+            f"JOIN drawn d ON d.v = encode(p.{quote(key)}::VARCHAR))"
+        )
         try:
-            counts = ", ".join(f"count(DISTINCT {value})" for value in plain.values())
-            different = cursor.execute(f"SELECT {counts} FROM ({rows})").fetchone() if plain else ()
+            counts = ", ".join(f"count(DISTINCT v{i})" for i in range(len(plain)))
+            different = cursor.execute(f"WITH {rows} SELECT {counts} FROM held").fetchone() if plain else ()
             codes = dict[str, str]()
-            for (name, value), number in zip(plain.items(), different or (), strict=True):
+            for i, (name, number) in enumerate(zip(plain, different or (), strict=True)):
                 if number <= MOST:
-                    codes[name] = f"dense_rank() OVER (ORDER BY {value})"
+                    codes[name] = f"dense_rank() OVER (ORDER BY v{i})"
                 elif (dtype := types.find(columns[name])) is not None and (dtype.numeric or dtype.ordered):
-                    binned = f"1 + (rank() OVER (ORDER BY {value}) - 1) * {BINS} // count(*) OVER ()"
-                    codes[name] = f"CASE WHEN {value} IS NULL THEN {BINS + 1} ELSE {binned} END"
+                    binned = f"1 + (rank() OVER (ORDER BY v{i}) - 1) * {BINS} // count(*) OVER ()"
+                    codes[name] = f"CASE WHEN v{i} IS NULL THEN {BINS + 1} ELSE {binned} END"
             if not codes:
                 return empty
             listed = ", ".join(f"{code} AS c{i}" for i, code in enumerate(codes.values()))
-            own = ", ".join(f"coalesce(any_value(c{i}), 0)" for i in range(len(codes)))
-            drawn = f"SELECT c, encode(({decode(attribute, 'c')})::VARCHAR) AS v FROM range({attribute.size}) r(c)"
-            public = f"SELECT encode({quote(key)}::VARCHAR) AS v, {listed} FROM ({rows})"
+            own = ", ".join(f"coalesce(min(c{i}), 0)" for i in range(len(codes)))
             found = cursor.execute(
-                f"SELECT {own} FROM ({drawn}) d LEFT JOIN ({public}) p ON p.v = d.v GROUP BY d.c ORDER BY d.c"
+                f"WITH {rows}, coded AS (SELECT c, {listed} FROM held) "
+                f"SELECT {own} FROM range({attribute.size}) r(c) LEFT JOIN coded USING (c) GROUP BY c ORDER BY c"
             ).fetchall()
         except duckdb.Error:
             return empty  # a generated column that fails, say
