@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -22,6 +23,9 @@ APART = 0.16
 
 CLEAR = 0.01
 """L1 distance by noise, over the rows, below which all rows count."""
+
+UNLIKE, RATIOS = 0.6, 51
+"""How far the number of rows may be, over itself, from that of units whose numbers of rows fall by one ratio; and ratios that are tried."""
 
 
 @final
@@ -60,7 +64,11 @@ def chosen(queryable: PrivateQueryable, turns: Turns) -> FirstRows:
     domain, left = whole.domain, queryable.left
     if _by_noise(domain, left, turns.last[-1] / total) < CLEAR:
         return FirstRows(queryable=whole, number=turns.last[-1], total=total)
-    shares = _shares(queryable, turns, budget * CLASSES / end, noisy)
+    classes = [
+        queryable.of_turns(turns, place, place + 1).measure_marginals([((), budget * CLASSES / end)])[0]
+        for place in range(end)
+    ]
+    total, shares = _calm(turns, classes, noisy), _shares(turns, classes, noisy)
     losses = [
         _by_noise(domain, left, number / (share * total)) + APART * (1 - share)
         for number, share in zip(turns.last, shares.tolist(), strict=True)
@@ -69,26 +77,47 @@ def chosen(queryable: PrivateQueryable, turns: Turns) -> FirstRows:
     return FirstRows(queryable=queryable.of_turns(turns, 0, best + 1), number=turns.last[best], total=total)
 
 
-def _shares(queryable: PrivateQueryable, turns: Turns, rho: float, total: LinearMeasurement) -> Array:
+def _calm(turns: Turns, classes: Sequence[LinearMeasurement], total: LinearMeasurement) -> float:
+    """The number of rows, nearer to what the classes say the more noise it has.
+
+    Formula: where of each turn q times as many units have a row as of the one before, the classes and the total say how many there are;
+    m is the mean of that over q, by how likely each makes all these numbers. Of the total T with variance s^2 it is
+    (v T + s^2 m) / (v + s^2), with v = (``UNLIKE`` m)^2, as no table is quite so.
+
+    Privacy: post-processing.
+    """
+    noise = np.sqrt([one.variance for one in (*classes, total)])
+    found = np.array([float(one.answers[0]) for one in (*classes, total)]) / noise
+    starts = np.array([0, *turns.last[:-1]])
+    squares, rows = list[float](), list[float]()
+    for q in np.linspace(0, 1, RATIOS).tolist():
+        each = q ** np.arange(turns.last[-1])
+        told = np.append(np.add.reduceat(each, starts), each.sum()) / noise
+        units = max(float(told @ found / (told @ told)), 0.0)
+        squares.append(float(((found - units * told) ** 2).sum()))
+        rows.append(units * float(each.sum()))
+    likely = np.exp((min(squares) - np.array(squares)) / 2)
+    mean = float(likely @ np.array(rows) / likely.sum())
+    unlike = (UNLIKE * mean) ** 2
+    return max((unlike * float(total.answers[0]) + total.variance * mean) / (unlike + total.variance), 1.0)
+
+
+def _shares(turns: Turns, classes: Sequence[LinearMeasurement], total: LinearMeasurement) -> Array:
     """The share of all rows up to each class, from noisy numbers of each and of all: of no turn there are fewer than of the next one.
 
     Formula: with u_j rows of each turn of class j, the least squares of all these numbers, each over its noise, among falling u that are
     not negative. u is a sum of steps d >= 0 from the last class on, so it is a regression without negative coefficients.
 
-    Privacy: spends rho for each class.
+    Privacy: post-processing.
     """
     from scipy.optimize import nnls  # for import time
 
     widths = np.diff([0, *turns.last]).astype(np.float64)
-    noisy = [
-        queryable.of_turns(turns, place, place + 1).measure_marginals([((), rho)])[0] for place in range(len(widths))
-    ]
-    counts = np.array([float(one.answers[0]) for one in noisy])
-    noise = np.array([math.sqrt(one.variance) for one in noisy])
+    noise = np.sqrt([one.variance for one in (*classes, total)])
+    found = np.array([float(one.answers[0]) for one in (*classes, total)]) / noise
     steps = np.triu(np.ones((len(widths), len(widths))))  # rows of each turn = steps @ d
-    rows = np.vstack([(widths / noise)[:, None] * steps, widths @ steps / math.sqrt(total.variance)])
-    each = steps @ nnls(rows, np.append(counts / noise, float(total.answers[0]) / math.sqrt(total.variance)))[0]
-    kept = np.cumsum(each * widths)
+    told = np.vstack([widths[:, None] * steps, widths @ steps]) / noise[:, None]
+    kept = np.cumsum(steps @ nnls(told, found)[0] * widths)
     return np.asarray(np.maximum(kept / max(float(kept[-1]), 1e-9), 1e-6), dtype=np.float64)
 
 
