@@ -139,6 +139,10 @@ class Undeclared(DPError):  # noqa: N818  what it says of a column
     """A column of a join that is grouped by, and whose values nothing says; the message is whole."""
 
 
+class NoGroups(DPError):  # noqa: N818  what it says of the groups
+    """No value of what is grouped by satisfies the conditions: no declaration of another kind changes that."""
+
+
 def of_file(name: str) -> str:
     """What is said of a file that is named as a table; nothing of other names."""
     return (

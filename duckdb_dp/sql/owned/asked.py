@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.domain.domain import FINDS, Attribute, UnknownAttribute
-from duckdb_dp.errors import DPError, Undeclared, brief, few, identifier, quoted_name
+from duckdb_dp.errors import DPError, NoGroups, Undeclared, brief, few, identifier, quoted_name
 from duckdb_dp.grouped_sums import GroupedSums
 from duckdb_dp.request import SELECT
 from duckdb_dp.sql import collations, provenance
@@ -273,11 +273,13 @@ class Asked:
             if column is not None and column not in by_keys and form() >= 4 and not self._how["as_written"]:
                 try:
                     return self.parts(select, number, pure=pure, by_keys=by_keys | {column}, **more)
-                except Undeclared:  # of another column, which is what is missing
+                except (Undeclared, NoGroups):  # of another column, which is what is missing; or no declaration is
                     raise
                 except DPError:  # a declaration may help
                     pass
             raise self._undeclared(asked, error) from None
+        except NoGroups:
+            raise
         except DPError as error:  # in the words of the SELECT, and not of what it was compiled to
             own, compiled = (brief(one.sql("duckdb")) for one in (select, asked.select))
             raise DPError(str(error).replace(compiled, own)) from None

@@ -9,14 +9,13 @@ from sqlglot import exp, parse_one
 
 from duckdb_dp.domain.domain import Attribute, declare
 from duckdb_dp.domain.types import ColumnType, Scalar, column_type
-from duckdb_dp.errors import DPError, identifier
+from duckdb_dp.errors import DPError, NoGroups, identifier
 from duckdb_dp.sql.declarations import declared_point
 from duckdb_dp.sql.exact_types import WHOLE
 from duckdb_dp.sql.group_labels import MAX_CELLS
 from duckdb_dp.sql.owned import condition_values
 from duckdb_dp.sql.owned.compiler import Compiler, key_alias
 from duckdb_dp.sql.owned.relations import Condition, Item, Joined, atom
-from duckdb_dp.sql.owned.syntax import refuse
 from duckdb_dp.sql.same_conditions import form
 
 MOST = 100_000
@@ -64,7 +63,11 @@ def values(
         )
     found = sorted((row for row in rows if row[0] is not None), key=lambda row: row[0])
     if not found:
-        refuse(value, "has no values in the public tables under these conditions, so there are no groups")
+        of = "the public tables have" if field.table is None else f"the public table {identifier(field.table[2])} has"
+        raise NoGroups(
+            f"GROUP BY {identifier(name)}: {of} no value of it that satisfies the conditions, so there is no group; leave out GROUP BY for "
+            "one number of these rows."
+        )
     points = [_point(dtype, plain, text) for plain, text in found]
     if None in points:
         raise DPError(
