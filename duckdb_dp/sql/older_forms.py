@@ -83,6 +83,9 @@ def forms(session: Session, request: Request, arguments: Arguments) -> tuple[int
         found = [*dict.fromkeys([*found, 5])]
     if found_before:
         found = [*dict.fromkeys([*found, 5, 3])]
+    few = any(one.each for part in request.direct for one in part.sums)  # which had the noise of all rows
+    if few and _seen(session, request.function, session.kept(Looked).joined, lambda one: _CANONICAL in one):
+        found = [*dict.fromkeys([6, *found])]
     return tuple(found)
 
 

@@ -1,7 +1,7 @@
 """The SELECT at the top: it aggregates one relation whose rows have one owner each, as if that were a table."""
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import final
 
 from sqlglot import exp
@@ -12,12 +12,14 @@ from duckdb_dp.sql import unlisted
 from duckdb_dp.sql.owned import (
     condition_values,
     determined,
+    different_values,
     names,
     nested,
     public_groups,
     public_references,
     public_rows,
 )
+from duckdb_dp.sql.owned.aggregated import Top as Top
 from duckdb_dp.sql.owned.compiler import Compiler, key_alias
 from duckdb_dp.sql.owned.fan_out import check_single, check_work
 from duckdb_dp.sql.owned.lookups import lookup
@@ -32,34 +34,6 @@ from duckdb_dp.synthesis.database import Name
 
 RELATION = "joined"
 """What the relation is called in the SELECT at the top."""
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Top:
-    """A SELECT over one relation.
-
-    Attributes:
-        select: the SELECT, whose columns are those of the relation.
-        source: the relation.
-        columns: name -> type of its columns.
-        unit: the columns that name the unit; none where they are not read.
-        declared: what is declared of its columns, and the values of public ones that it groups by.
-        origins: the table and the column that columns of the relation are as they are.
-        refers: those of its columns that refer to a public table, as ``by_keys`` takes them.
-        never: its columns that are never NULL.
-        unlisted: what is to be said of conditions with values that nobody has declared.
-    """
-
-    select: exp.Select
-    source: Source
-    columns: dict[str, str]
-    unit: tuple[str, ...]
-    declared: dict[str, Attribute]
-    origins: dict[str, tuple[Name, str]]
-    refers: dict[str, str]
-    never: frozenset[str]
-    unlisted: tuple[str, ...]
 
 
 def top(
@@ -156,6 +130,7 @@ class _Top:
             refers=public_references.of_columns(compiler, dict(self._outputs.values())),
             never=self._never(),
             unlisted=unlisted.told(self._conditions, lambda column: self._attribute(column, "")),
+            different=different_values.most(compiler, joined, found, dict(self._outputs.values())),
         )
 
     def _join(self, scope: Scope) -> list[Condition]:
