@@ -27,6 +27,9 @@ _RESPELT_AGAIN = re.compile(
 NUMBERED = re.compile(r"\bROW_NUMBER\b", re.IGNORECASE)
 """What numbers the rows of each unit: as many as a unit has counted, however few are kept, before a condition on it bounded them."""
 
+TOGETHER = "groups"
+"""What columns of public tables are called that are grouped by together: of some types they were each by itself."""
+
 _SOUGHT = '"other":true'
 """What it says where groups were found: also those of columns that refer to a public table, before they were the keys there."""
 
@@ -84,7 +87,8 @@ def forms(session: Session, request: Request, arguments: Arguments) -> tuple[int
     if found_before:
         found = [*dict.fromkeys([*found, 5, 3])]
     few = any(one.each for part in request.direct for one in part.sums)  # which had the noise of all rows
-    if few and _seen(session, request.function, session.kept(Looked).joined, lambda one: _CANONICAL in one):
+    beside = any(name.startswith(TOGETHER) for part in request.direct for name in part.clique)
+    if (few or beside) and _seen(session, request.function, session.kept(Looked).joined, lambda one: _CANONICAL in one):
         found = [*dict.fromkeys([6, *found])]
     return tuple(found)
 

@@ -32,7 +32,8 @@ Up to form 5 each row before a LEFT JOIN has all rows of its table that a unit m
 group where parentheses are around it; nothing is known of the values of lag, lead and first_value. Values of expressions that conditions
 bound, and nobody has declared, are found, and conditions on expressions, dates and times do not bound the cells of their quantiles;
 groups of expressions, and of keys of public tables, are those that conditions on these, or on columns that are equal to them, exclude
-too. Up to form 6 numbers of distinct values have the noise of all rows of a unit."""
+too. Up to form 6 numbers of distinct values have the noise of all rows of a unit,
+and columns of numbers with a fraction of public tables are grouped by each by itself."""
 
 _DECIMAL = re.compile(r"\d{1,15}\.\d{1,15}")
 
