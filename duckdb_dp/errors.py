@@ -35,8 +35,8 @@ def as_sql(value: object, most: int = SHOWN) -> str:
 
 
 def brief(text: str, most: int = STATEMENT) -> str:
-    """SQL in one line, cut where it is long."""
-    line = " ".join(text.split())
+    """SQL in one line, cut where it is long; without the aliases that columns have for us alone."""
+    line = re.sub(r' AS "_dp_\w+"', "", " ".join(text.split()))
     return line if len(line) <= most else f"{line[:most]}..."
 
 

@@ -1,5 +1,6 @@
 """What a SELECT at the top is compiled to: one over a relation, as if that were a table."""
 
+import re
 from dataclasses import dataclass
 from typing import final
 
@@ -25,6 +26,7 @@ class Top:
         refers: those of its columns that refer to a public table, as ``by_keys`` takes them.
         never: its columns that are never NULL.
         unlisted: what is to be said of conditions with values that nobody has declared.
+        words: SQL of its columns, and of what is worked out of these -> what the statement says there, for errors.
         different: what columns stand in count(DISTINCT x), and whether one alone -> how many different values of x a unit has at most.
     """
 
@@ -37,4 +39,12 @@ class Top:
     refers: dict[str, str]
     never: frozenset[str]
     unlisted: tuple[str, ...]
+    words: dict[str, str]
     different: dict[tuple[frozenset[str], bool], int]
+
+    def as_asked(self, message: str) -> str:
+        """What an error says of this SELECT, in the words of the statement."""
+        texts = sorted(filter(None, self.words), key=len, reverse=True)
+        if not texts:
+            return message
+        return re.sub("|".join(map(re.escape, texts)), lambda found: self.words[found[0]], message)

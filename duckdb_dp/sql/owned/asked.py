@@ -11,7 +11,7 @@ from sqlglot import exp, parse_one
 from duckdb_dp.accounting.ledger import Dataset
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain.domain import FINDS, Attribute, UnknownAttribute
-from duckdb_dp.errors import DPError, NoGroups, Undeclared, brief, few, identifier, quoted_name
+from duckdb_dp.errors import DPError, NoGroups, Undeclared, as_written, brief, few, identifier, quoted_name
 from duckdb_dp.grouped_sums import GroupedSums, Sum
 from duckdb_dp.request import SELECT
 from duckdb_dp.sql import collations, provenance
@@ -282,8 +282,8 @@ class Asked:
         except NoGroups:
             raise
         except DPError as error:  # in the words of the SELECT, and not of what it was compiled to
-            own, compiled = (brief(one.sql("duckdb")) for one in (select, asked.select))
-            raise DPError(str(error).replace(compiled, own)) from None
+            own, compiled = (brief(as_written(one.sql("duckdb"))) for one in (select, asked.select))
+            raise DPError(own.join(map(asked.as_asked, str(error).split(compiled)))) from None
         return [replace(part, source=asked.source, sums=self._of_few_values(part, asked)) for part in found]
 
     def _of_few_values(self, part: GroupedSums, asked: "Top") -> tuple[Sum, ...]:

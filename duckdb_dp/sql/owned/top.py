@@ -80,6 +80,7 @@ class _Top:
         self._keys, self._parents = names.keys_of(select), public_references.Keys(compiler, select, by_keys)
         self._finds, self._sought = finds, dict[str, str]()
         self._outputs: dict[str, tuple[str, exp.Expr]] = {}
+        self._words: dict[str, str] = {}
         self._listed: dict[str, Attribute] = {}
         self._together: list[public_groups.Together] = []
         self._owner: tuple[exp.Expr, ...] = ()
@@ -130,6 +131,7 @@ class _Top:
             refers=public_references.of_columns(compiler, dict(self._outputs.values())),
             never=self._never(),
             unlisted=unlisted.told(self._conditions, lambda column: self._attribute(column, "")),
+            words=self._words,
             different=different_values.most(compiler, joined, found, dict(self._outputs.values())),
         )
 
@@ -233,11 +235,14 @@ class _Top:
                     return exp.column(inner.name, quoted=True)
                 unit = self._unit_or_null(inner, found) if isinstance(found, exp.Column) else None
                 read = self._key(found) or unit or self._columns(found)
-                return read if isinstance(read, exp.Column) else exp.paren(read, copy=False)
+                read = read if isinstance(read, exp.Column) else exp.paren(read, copy=False)
+                self._words.setdefault(read.sql("duckdb"), inner.sql("duckdb"))
+                return read
             if isinstance(inner, GROUPED) and (self._listed or self._sought):
                 apart = has_aggregate(inner) or inner.find(exp.Query) or names.of_aggregate(inner, scope)
                 made = None if apart else self._key(self._parents.of(compiler.resolve(inner, scope)))
                 if made is not None:
+                    self._words.setdefault(made.sql("duckdb"), inner.sql("duckdb"))
                     return made
             value = nested.value(compiler, inner, scope, condition=False)
             return inner if value is None else self._columns(value)
