@@ -88,7 +88,11 @@ def forms(session: Session, request: Request, arguments: Arguments) -> tuple[int
         found = [*dict.fromkeys([*found, 5, 3])]
     few = any(one.each for part in request.direct for one in part.sums)  # which had the noise of all rows
     beside = any(name.startswith(TOGETHER) for part in request.direct for name in part.clique)
-    if (few or beside) and _seen(session, request.function, session.kept(Looked).joined, lambda one: _CANONICAL in one):
+    views = [one.name.lower() for one in session.ledger.families.relations() if one.member and one.member.view]
+    viewed = any(name in asked.lower() for name in views)  # whose own declarations said nothing in joins
+    if (few or beside or viewed) and _seen(
+        session, request.function, session.kept(Looked).joined, lambda one: _CANONICAL in one
+    ):
         found = [*dict.fromkeys([6, *found])]
     return tuple(found)
 

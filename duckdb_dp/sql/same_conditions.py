@@ -33,7 +33,8 @@ group where parentheses are around it; nothing is known of the values of lag, le
 bound, and nobody has declared, are found, and conditions on expressions, dates and times do not bound the cells of their quantiles;
 groups of expressions, and of keys of public tables, are those that conditions on these, or on columns that are equal to them, exclude
 too. Up to form 6 numbers of distinct values have the noise of all rows of a unit,
-and columns of numbers with a fraction of public tables are grouped by each by itself."""
+and columns of numbers with a fraction of public tables are grouped by each by itself;
+what is declared of a named relation says nothing where that is joined."""
 
 _DECIMAL = re.compile(r"\d{1,15}\.\d{1,15}")
 
