@@ -35,8 +35,8 @@ def as_sql(value: object, most: int = SHOWN) -> str:
 
 
 def brief(text: str, most: int = STATEMENT) -> str:
-    """SQL in one line, cut where it is long."""
-    line = " ".join(text.split())
+    """SQL in one line, cut where it is long; without the aliases that columns have for us alone."""
+    line = re.sub(r' AS "_dp_\w+"', "", " ".join(text.split()))
     return line if len(line) <= most else f"{line[:most]}..."
 
 
@@ -137,6 +137,10 @@ FILES = (".csv", ".parquet", ".json")
 
 class Undeclared(DPError):  # noqa: N818  what it says of a column
     """A column of a join that is grouped by, and whose values nothing says; the message is whole."""
+
+
+class NoGroups(DPError):  # noqa: N818  what it says of the groups
+    """No value of what is grouped by satisfies the conditions: no declaration of another kind changes that."""
 
 
 def of_file(name: str) -> str:

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 from duckdb_dp.domain.domain import Attribute, Clique
-from duckdb_dp.domain.types import Scalar
+from duckdb_dp.outputs import Label as Label
 from duckdb_dp.outputs import Output, Piece, read_pieces, renumbered, write_pieces
 from duckdb_dp.sum_names import BITS as BITS
 from duckdb_dp.sum_names import MARK as MARK
@@ -63,6 +63,7 @@ class Sum:
         norm: where an owner's contributions are bounded by their norm, as what type its numbers are added up: a whole or decimal
             one, whose sums are exact, or 'DOUBLE', whose numbers are put on a grid before; '' where its rows are bounded.
         weighed: with a norm, whether an owner has one weight in it and in the sums that it makes a ratio with.
+        each: how many distinct values of a unit count at most, where these are fewer than its rows; 0 where they may be as many.
     """
 
     value: str = ""
@@ -78,6 +79,7 @@ class Sum:
     type: str = "DOUBLE"
     norm: str = ""
     weighed: bool = False
+    each: int = 0
 
     def __str__(self) -> str:
         if self.kind == "values":
@@ -188,7 +190,9 @@ class Sum:
 
     def to_json(self) -> list[Any]:
         """Plain data; of a sum with bounds what it was before there were cells, so that its request stays the same."""
-        *plain, weighed = (getattr(self, field.name) for field in fields(self))
+        *plain, weighed, each = (getattr(self, field.name) for field in fields(self))
+        if each:
+            return [*plain, weighed, each]
         if self.norm:
             return [*plain[:_BEFORE], None, *plain[_BEFORE + 1 :], *([True] if weighed else [])]
         plain.pop()
@@ -206,35 +210,6 @@ class Sum:
 
 
 _BEFORE: int = [field.name for field in fields(Sum)].index("cells")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Label:
-    """A column of group labels.
-
-    Attributes:
-        name: of the column; '' where it is not shown.
-        type: SQL type.
-        key: which key of GROUP BY it is.
-        attribute: the attribute whose cells are the labels, where each cell of the clique is a group.
-        values: otherwise one for each group.
-    """
-
-    name: str
-    type: str
-    key: int
-    attribute: str = ""
-    values: tuple[Scalar | None, ...] = ()
-
-    def to_json(self) -> list[Any]:
-        """Plain data."""
-        return [self.name, self.type, self.key, self.attribute, list(self.values)]
-
-    @classmethod
-    def from_json(cls, data: list[Any]) -> "Label":
-        """The inverse of ``to_json``."""
-        name, type_, key, attribute, values = data
-        return cls(name=name, type=type_, key=key, attribute=attribute, values=tuple(values))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

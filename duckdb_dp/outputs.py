@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from duckdb_dp.domain.types import Scalar
+
 LEAST = "CAST('-Infinity' AS DOUBLE)"
 """SQL of what a logarithm is at 0, as the end of an interval."""
 
@@ -38,6 +40,35 @@ def renumbered(pieces: tuple[Piece, ...], places: Sequence[int]) -> tuple[Piece,
         return (piece[0], places[piece[1]]) if isinstance(piece, tuple) and piece[0] in ("known", "stddev") else piece
 
     return tuple(map(moved, pieces))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Label:
+    """A column of group labels.
+
+    Attributes:
+        name: of the column; '' where it is not shown.
+        type: SQL type.
+        key: which key of GROUP BY it is.
+        attribute: the attribute whose cells are the labels, where each cell of the clique is a group.
+        values: otherwise one for each group.
+    """
+
+    name: str
+    type: str
+    key: int
+    attribute: str = ""
+    values: tuple[Scalar | None, ...] = ()
+
+    def to_json(self) -> list[Any]:
+        """Plain data."""
+        return [self.name, self.type, self.key, self.attribute, list(self.values)]
+
+    @classmethod
+    def from_json(cls, data: list[Any]) -> "Label":
+        """The inverse of ``to_json``."""
+        name, type_, key, attribute, values = data
+        return cls(name=name, type=type_, key=key, attribute=attribute, values=tuple(values))
 
 
 @dataclass(frozen=True, slots=True)

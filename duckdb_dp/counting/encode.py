@@ -62,7 +62,7 @@ class Coded:
     codes: list[str]
 
 
-def encode(attributes: Iterable[Attribute], rows: str, *, first: int = 0) -> Coded:
+def encode(attributes: Iterable[Attribute], rows: str, *, first: int = 0, guarded: bool = False) -> Coded:
     """SQL of the cell numbers of some columns of rows.
 
     Even bins take arithmetic, short lists nested CASE, and long ones an index of buckets or a join with the sorted list.
@@ -72,6 +72,8 @@ def encode(attributes: Iterable[Attribute], rows: str, *, first: int = 0) -> Cod
         attributes: the declarations, under the columns' names in ``rows``.
         rows: what to select FROM.
         first: number of the first one in names that the SQL makes, where rows were encoded already.
+        guarded: whether a condition on cells stands above, which DuckDB may work out of rows that are not ``inside``, before it leaves
+            these out.
     """
     codes = []
     for i, attribute in enumerate(attributes, first):
@@ -86,9 +88,11 @@ def encode(attributes: Iterable[Attribute], rows: str, *, first: int = 0) -> Cod
             code = _with_rest(attribute, column, code)
         if attribute.line:
             code = _on_line(attribute, column, code)
+        if guarded and inside(attribute) is not None and not _total(attribute):
+            code = f"CASE WHEN {_within(attribute, column)} THEN {code} END"
         if attribute.nulls:
             code = f"CASE WHEN {column} IS NULL THEN {declared + attribute.other} ELSE {code} END"
-        codes.append(f"CAST({code} AS {code_type(attribute.size)})")
+        codes.append(f"TRY_CAST({code} AS {code_type(attribute.size)})")
     return Coded(rows, codes)
 
 
@@ -231,6 +235,12 @@ def _within(attribute: Attribute, column: str) -> str:
         return f"{column} BETWEEN {low} AND {high}"
     ends = attribute.dtype.comparable(column, (attribute.points[0], attribute.points[-1]))
     return f"{ends.value} BETWEEN {ends.literal(0)} AND {ends.literal(1)}"
+
+
+def _total(attribute: Attribute) -> bool:
+    """Whether a cell's number is worked out of every value without an overflow; the cast after it has TRY."""
+    dtype = attribute.dtype
+    return attribute.kind == "integers" and isinstance(dtype, Whole) and max(map(abs, dtype.limits)) < 2**62
 
 
 def _offset(attribute: Attribute, column: str) -> str:

@@ -20,6 +20,7 @@ from duckdb_dp.plan.histogram import Histogram
 from duckdb_dp.plan.prefixes import prefixes
 from duckdb_dp.plan.searched import PLAN
 from duckdb_dp.plan.selection import INTERVALS
+from duckdb_dp.plan.sensitivity import squared
 from duckdb_dp.plan.weights import weighed
 from duckdb_dp.reconstruct.quantiles import Prefixes
 from duckdb_dp.request import Question
@@ -280,7 +281,7 @@ class DirectPlan:
         part, one = self.sums[index]
         cost = self._cost(part)
         unit = 2 / (cost.epsilon * share) ** 2 if cost.beta is None else 1 / (cost.beta * share)
-        return self._squared(part, one) * unit
+        return squared(part, one, self.rows_of(part), pure=cost.beta is None) * unit
 
     def known_stddev(self, index: int) -> float | None:
         """``stddev`` in the sum's own unit; None where a bound that is chosen decides it."""
@@ -372,22 +373,6 @@ class DirectPlan:
             cost = PrivacyCost(beta=None if beta is None else beta * share * times, epsilon=own.epsilon * share)
             plan = choose(workload, cost)
         return Histogram(name=name, one=one.histogram, weight=weight, question=question, domain=domain, plan=plan)
-
-    def _squared(self, part: GroupedSums, one: Sum) -> float:
-        """The squared sensitivity of a sum in steps, as that of one row: of a unit it is k^2 times as much.
-
-        A unit that counts once in each of the k groups that its rows may be in changes k counts by 1, which is sqrt(k) in L2
-        and k in L1; where there is one group, it is 1.
-        """
-        if one.norm:
-            # Of two sums, that of rows with and without a number, an owner may change both; a total is rounded by 1 at most.
-            cells = part.size * (2 if one.kind in ("known", "missing") else 1)
-            return (one.steps + (cells if self.cost.beta is None else math.sqrt(cells))) ** 2
-        if not one.distinct:
-            return float(one.steps) ** 2
-        rows = self.rows_of(part)
-        groups = min(rows, part.size)
-        return groups / rows**2 if self.cost.beta is not None else (groups / rows) ** 2
 
 
 def _once(part: GroupedSums, one: Sum) -> bool:

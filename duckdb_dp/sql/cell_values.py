@@ -1,9 +1,14 @@
 """SQL of the values that cells of an ordered attribute stand for."""
 
+import sys
+
 from duckdb_dp.counting.encode import array
 from duckdb_dp.domain import types
 from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.domain.types import Decimal, Whole
+
+LARGEST = {"FLOAT": (2 - 2.0**-23) * 2.0**127, "DOUBLE": sys.float_info.max}
+"""The largest finite numbers."""
 
 
 def value(attribute: Attribute, cell: str, share: str) -> str:
@@ -21,6 +26,16 @@ def end(attribute: Attribute, cell: str, side: int) -> str:
         return _point(attribute, cell)
     edges = attribute.points[1:] if side else attribute.points[:-1]
     return f"({array(attribute.dtype.edge_type, edges)})[{cell} + 1]"
+
+
+def outer_end(attribute: Attribute, cell: str, side: int) -> str:
+    """The same as the end of an interval: infinite where the edge is the largest number of its type, as infinite values lie beyond it."""
+    dtype, edge = attribute.dtype, attribute.points[-1 if side else 0]
+    found = end(attribute, cell, side)
+    if attribute.kind != "bins" or not dtype.continuous or abs(float(edge)) < LARGEST[attribute.type]:
+        return found
+    last = len(attribute.points) - 2 if side else 0
+    return f"CASE WHEN {cell} = {last} THEN CAST('{'' if side else '-'}inf' AS {dtype.edge_type}) ELSE {found} END"
 
 
 def _point(attribute: Attribute, cell: str) -> str:

@@ -245,6 +245,29 @@ def _ordered(part: exp.Expr) -> bool:
     return isinstance(one.this.unnest() if day or isinstance(one, exp.Year) else one, exp.Column)
 
 
+def selected(name: str, type_: str, select: str, parameters: Sequence[Any] = ()) -> Attribute | None:
+    """The different values that a SELECT of constants has, NULL among them; None where it fails, or no declaration holds them.
+
+    Args:
+        name, type_: of their column.
+        select: SQL of one column.
+        parameters: what its question marks stand for.
+    """
+    try:
+        with alone() as connection:
+            found = [
+                row[0]
+                for row in connection.execute(
+                    f"SELECT DISTINCT v FROM ({select}) AS s(v) ORDER BY v", parameters
+                ).fetchall()
+            ]
+        return declare(
+            name=name, type=type_, values=[plain(one, type_) for one in found if one is not None], nulls=None in found
+        )
+    except (duckdb.Error, DPError):
+        return None
+
+
 def plain(value: Any, type_: str) -> Scalar:
     """A value of DuckDB's as it is declared.
 

@@ -14,6 +14,7 @@ from duckdb_dp.plan.clipping import Clip, by_norm
 from duckdb_dp.request import Request
 from duckdb_dp.sql import found_cells, found_groups, render
 from duckdb_dp.sql.clipped_counts import Blocks, Clipped, cell, choosing
+from duckdb_dp.sql.counted_once import counted_once
 from duckdb_dp.sql.found_groups import Found
 from duckdb_dp.sql.row_source import Placed, holds, owner, owner_types, placed, position
 from duckdb_dp.sql.session import Session
@@ -166,7 +167,7 @@ class Reading:
                 ", ".join(keys) for keys in (render.unit_keys(aliases), [*render.unit_bytes(aliases), *aliases])
             )
             rows = self._bounded(rows, f"row_number() OVER (PARTITION BY {units} ORDER BY {order})")
-            rows = _once(rows, part, units, cells, added, [*aliases, *more])
+            rows = counted_once(rows, part, self._key, units, cells, added, [*aliases, *more])
         return rows
 
     def _bounded(self, rows: str, rank: str) -> str:
@@ -372,19 +373,3 @@ def _added(one: Sum, numbers: Sequence[str]) -> str:
     distance = f"(greatest(least({x}, {one.high!r}::DOUBLE), {one.low!r}::DOUBLE) - {one.centre!r}::DOUBLE)"
     steps = f"round({distance}{f' * {distance}' if one.square else ''} * {1 / one.grid!r}::DOUBLE)"
     return f"CASE WHEN {known} THEN CAST(greatest(least({steps}, {one.steps}), -{one.steps}) AS BIGINT) END"
-
-
-def _once(
-    rows: str, part: GroupedSums, units: str, cells: Sequence[str], added: Sequence[str], more: Sequence[str]
-) -> str:
-    """The rows, of which each unit counts once in each group where it is a unit that is counted."""
-    if not any(one.distinct for one in part.sums):
-        return rows
-    columns = []
-    for one, name in zip(part.sums, added, strict=True):
-        if not one.distinct:
-            columns.append(name)
-            continue
-        apart = ", ".join([units, *cells, f"{name} IS NULL"])
-        columns.append(f"CASE WHEN row_number() OVER (PARTITION BY {apart}) = 1 THEN {name} END AS {name}")
-    return f"SELECT {', '.join([*cells, *columns, *more])} FROM ({rows})"

@@ -13,8 +13,7 @@ from duckdb_dp.outputs import LEAST, Output, Piece, Product
 from duckdb_dp.plan.direct import DirectPlan
 from duckdb_dp.request import Request
 from duckdb_dp.sql import found_cells
-from duckdb_dp.sql.cell_values import end as edge
-from duckdb_dp.sql.cell_values import ends_of
+from duckdb_dp.sql.cell_values import ends_of, outer_end
 from duckdb_dp.sql.cell_values import value as cell_value
 from duckdb_dp.sql.layout import bins_type
 from duckdb_dp.sql.steps import Steps
@@ -184,13 +183,14 @@ def _given(i: int, index: int, one: Sum, plan: DirectPlan, later: bool, cut: boo
     assert cells is not None
     cell, low, high = (f"CAST(f{i}[{place}] AS BIGINT)" for place in (1, 3, 4))
     answer = cell_value(cells, cell, f"f{i}[2]")
-    ends = [edge(cells, low, 0), edge(cells, high, 1)]
+    ends = [outer_end(cells, low, 0), outer_end(cells, high, 1)]
     if cells.kind == "bins" and isinstance(cells.dtype, Whole):
         held = [array(cells.dtype.edge_type, [int(pair[side]) for pair in cells.held]) for side in (0, 1)]
         answer, ends = f"floor({answer})", [f"({held[0]})[{low} + 1]", f"({held[1]})[{high} + 1]"]
     # Numbers are DOUBLE until they are shown: no noisy number is beyond what an expression holds.
     a, lower, upper = (f"TRY_CAST({text} AS {one.number})" for text in (answer, *ends))
-    within = f"CASE WHEN {low} IS NOT NULL AND {high} IS NOT NULL THEN greatest({upper} - {a}, {a} - {lower}) / {plan.quantile!r} END"
+    far = f"nullif(greatest({upper} - {a}, {a} - {lower}), CAST('inf' AS DOUBLE))"
+    within = f"CASE WHEN {low} IS NOT NULL AND {high} IS NOT NULL THEN {far} / {plan.quantile!r} END"
     half = within if one.numeric else "NULL::DOUBLE"
     known = zip("aslh", (a, half, lower, upper), (cell, cell, low, high), strict=True)
     found = [f"CASE WHEN {there} IS NOT NULL THEN {text} END AS {name}{i}" for name, text, there in known]
@@ -289,11 +289,12 @@ def _answer(
                 spread = steps.of(spread)
             stddev = f"CASE WHEN {inner} IS NOT NULL THEN {spread} END"
         if quantile is not None:
-            low, high = (end_of(f"{end}{quantile}") for end in "lh")
+            # Of an end that is not known greatest, least and coalesce would make one that is.
+            low, high = (f"CASE WHEN {end}{quantile} IS NOT NULL THEN {end_of(f'{end}{quantile}')} END" for end in "lh")
         elif output.numeric:
             plain = [f"({inner} {sign} {plan.quantile!r}::DOUBLE * {spread})" for sign in "-+"]
             ends = [end_of(end) for end in (plain if output.product is None else _of_product(output.product, plan))]
-            low, high = (f"CASE WHEN {inner} IS NOT NULL THEN {end} END" for end in ends)
+            low, high = (f"CASE WHEN {inner} IS NOT NULL AND {spread} IS NOT NULL THEN {end} END" for end in ends)
         if output.numeric and quantile is None and overflows:
             value, stddev, low, high = (
                 f"CASE WHEN isfinite(({text})::DOUBLE) THEN {text} END" for text in (value, stddev, low, high)

@@ -24,6 +24,11 @@ def check(select: exp.Select, refuse: Callable[[str], NoReturn]) -> None:
     Raises:
         DPError: as ``refuse`` says it, which takes why.
     """
+    if select.args.get("qualify") and not (select.args.get("group") or any(map(has_aggregates, select.expressions))):
+        refuse(
+            "lists people's rows, which are never shown; aggregate those that QUALIFY keeps: SELECT count(*) FROM (SELECT ... "
+            "QUALIFY ...)"
+        )
     if select.find(exp.Window) is not None:
         refuse(
             "has a window; work on the result: SELECT *, sum(n) OVER () FROM dp_sql('SELECT ..., count(*) AS n ...')"

@@ -13,7 +13,7 @@ from duckdb_dp.accounting.records import units
 from duckdb_dp.counting.encode import quote
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain.domain import UnknownAttribute
-from duckdb_dp.errors import DPError, Undeclared, UnknownColumn, as_sql, few
+from duckdb_dp.errors import DPError, NoGroups, Undeclared, UnknownColumn, as_sql, few
 from duckdb_dp.grouped_sums import GroupedSums
 from duckdb_dp.plan.base import Plan
 from duckdb_dp.request import SELECT, Question, Request
@@ -233,7 +233,7 @@ def _direct(
             try:  # which takes groups whose values a condition lists
                 return by_owner(number, select)
             except DPError as other:
-                if isinstance(other, Undeclared) and _of_another(other, error):
+                if isinstance(other, NoGroups) or (isinstance(other, Undeclared) and _of_another(other, error)):
                     raise
                 raise advised(error, select, columns, dataset) from None
 

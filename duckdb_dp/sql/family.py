@@ -96,6 +96,7 @@ class Family:
         members: the protected tables, by full name as the ledger spells it.
         public: the tables that may be read freely.
         views: named relations of the dataset: full name -> its SELECT.
+        view_attributes: the declarations of a named relation's columns, by their names.
         view_rows: how many of a named relation's rows each unit may have at most; None where that is chosen privately.
         linked: (table, columns) of what references lead to that ``dp_link`` declares of the members, before they were protected or later.
         refers: table -> all its references: FOREIGN KEYs, and those that ``dp_link`` declares.
@@ -109,6 +110,7 @@ class Family:
     public: Mapping[Name, PublicTable]
     views: Mapping[Name, str]
     view_rows: Mapping[Name, int | None] = field(default_factory=dict)
+    view_attributes: Mapping[Name, Mapping[str, Attribute]] = field(default_factory=dict)
     linked: tuple[tuple[Name, tuple[str, ...]], ...] = ()
     refers: Mapping[Name, tuple[Reference, ...]] = field(default_factory=dict)
     gone: frozenset[Name] = frozenset()
@@ -189,6 +191,7 @@ def _family(session: Session, dataset: Dataset) -> Family:
         public=_public(public, known),
         views={_name(one): one.member.view for one in relations if one.member and one.member.view is not None},
         view_rows={_name(one): None if one.auto_rows else one.max_rows for one in relations},
+        view_attributes={_name(one): session.declared(one) for one in relations if one not in tables},
         linked=tuple((r.parent, r.key) for one in tables for r in declared_in(session.ledger.link(one))),
         refers={_name(one): _refers(session, one, known) for one in tables},
         gone=frozenset(name for name in [*public, *members] if catalog.find(known, name) is None),

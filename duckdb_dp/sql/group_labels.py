@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.domain.predicate import cells_that_may
-from duckdb_dp.errors import DPError, brief, few, first_line, identifier
+from duckdb_dp.errors import DPError, NoGroups, brief, few, first_line, identifier
 from duckdb_dp.grouped_sums import Label
 from duckdb_dp.sql.same_conditions import form
 from duckdb_dp.sql.typed import alone
@@ -164,10 +164,10 @@ def _worked_out(
             _check_single(attribute)
     cells = np.flatnonzero(kept)
     if not len(cells):
-        names = few(a.name for a in attributes)
-        raise DPError(
-            f"no declared cell of {names} satisfies the conditions: there is no group; leave out GROUP BY for one number of those rows, or "
-            "declare the values that you ask for."
+        names = few(dict.fromkeys(name for name, _ in columns if name)) or "what is grouped by"
+        raise NoGroups(
+            f"no value of {names} that is declared or public satisfies the conditions: there is no group; leave out GROUP BY for one "
+            "number of those rows, or declare the values that you ask for."
         )
     by_name = {attribute.name: attribute for attribute in attributes}
     values: dict[int, list[Any]] = {}

@@ -27,6 +27,9 @@ _RESPELT_AGAIN = re.compile(
 NUMBERED = re.compile(r"\bROW_NUMBER\b", re.IGNORECASE)
 """What numbers the rows of each unit: as many as a unit has counted, however few are kept, before a condition on it bounded them."""
 
+TOGETHER = "groups"
+"""What columns of public tables are called that are grouped by together: of some types they were each by itself."""
+
 _SOUGHT = '"other":true'
 """What it says where groups were found: also those of columns that refer to a public table, before they were the keys there."""
 
@@ -83,6 +86,14 @@ def forms(session: Session, request: Request, arguments: Arguments) -> tuple[int
         found = [*dict.fromkeys([*found, 5])]
     if found_before:
         found = [*dict.fromkeys([*found, 5, 3])]
+    few = any(one.each for part in request.direct for one in part.sums)  # which had the noise of all rows
+    beside = any(name.startswith(TOGETHER) for part in request.direct for name in part.clique)
+    views = [one.name.lower() for one in session.ledger.families.relations() if one.member and one.member.view]
+    viewed = any(name in asked.lower() for name in views)  # whose own declarations said nothing in joins
+    if (few or beside or viewed) and _seen(
+        session, request.function, session.kept(Looked).joined, lambda one: _CANONICAL in one
+    ):
+        found = [*dict.fromkeys([6, *found])]
     return tuple(found)
 
 

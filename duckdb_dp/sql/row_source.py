@@ -117,7 +117,7 @@ def placed(
     attributes = [attribute for attribute in request.attributes if attribute.name in part.clique]
     declared = [attribute for attribute in attributes if attribute.name not in found]
     later = [attribute for attribute in attributes if attribute.name in found]
-    coded = encode(declared, f"({rows_of(request, part, attributes, unit, aliases)})")
+    coded = encode(declared, f"({rows_of(request, part, attributes, unit, aliases)})", guarded=True)
     codes, sizes = coded.codes, [str(attribute.size) for attribute in declared]
     groups = found_groups.base(part, request, [attribute.name for attribute in later]) if later else part
     if groups.groups is not None and codes:

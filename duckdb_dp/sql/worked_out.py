@@ -5,16 +5,13 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 
-import duckdb
 from sqlglot import exp
 
-from duckdb_dp.domain.domain import Attribute, declare
+from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.domain.types import Whole, find
-from duckdb_dp.errors import DPError
-from duckdb_dp.sql.declared_groups import plain
+from duckdb_dp.sql.declared_groups import selected
 from duckdb_dp.sql.no_numbers import INTERVAL
 from duckdb_dp.sql.same_conditions import form, simple
-from duckdb_dp.sql.typed import alone
 
 MOST = 50_000
 """Most whole numbers of which something is worked out."""
@@ -146,18 +143,7 @@ def _turned(part: exp.Expr) -> str | None:
 def _listed(shown: exp.Expr, name: str, type_: str, conditions: Sequence[exp.Expr], numbers: str) -> Attribute | None:
     kept = " AND ".join(["true", *(f"TRY(CAST(({one.sql('duckdb')}) AS BOOLEAN))" for one in conditions)])
     values = f"TRY(CAST(({shown.sql('duckdb')}) AS {type_}))"
-    asked = f"SELECT DISTINCT {values} AS v FROM ({numbers}) AS {TABLE} WHERE {kept} ORDER BY v"
-    try:
-        with alone() as connection:
-            found = [row[0] for row in connection.execute(asked).fetchall()]
-        return declare(
-            name=name,
-            type=type_,
-            values=[plain(one, type_) for one in found if one is not None],
-            nulls=None in found,
-        )
-    except (duckdb.Error, DPError):
-        return None
+    return selected(name, type_, f"SELECT {values} FROM ({numbers}) AS {TABLE} WHERE {kept}")
 
 
 def _all(ranges: Iterator[Range]) -> Range:

@@ -57,6 +57,43 @@ def test_conditions_on_other_columns_exclude_none(films: Loaded, condition: str)
     assert len(films("FROM dp_sql(?, epsilon := 1e4)", [select])) == 12
 
 
+NONE = {
+    "movie_id": ("{0} > 100", "{0} = 3 AND {0} = 4", "{0} BETWEEN 5 AND 4", "{0} IS NULL", "{0} % 2 = 2", "NOT {0} < 50"),
+    "land": ("{0} > 'z'", "{0} = 'no' AND {0} = 'it'", "{0} LIKE 'q%'", "length({0}) = 3", "{0} IS NULL"),
+}  # fmt: skip
+ALSO = (
+    "SELECT {0} AS g, movie_id % 2 AS h, count(*) AS n FROM ratings WHERE {1} GROUP BY ALL",
+    "SELECT count(*) AS n FROM ratings WHERE {1} GROUP BY {0}",
+    "SELECT {0} AS g, count(*) AS n FROM ratings WHERE {1} GROUP BY ROLLUP ({0})",
+)  # fmt: skip
+
+
+@pytest.mark.some(4)
+@pytest.mark.parametrize(("key", "condition"), [(key, one) for key, some in NONE.items() for one in some])
+@pytest.mark.parametrize("table", FROM + ALSO)
+def test_where_no_key_satisfies_the_conditions_that_is_what_is_said(
+    films: Loaded, table: str, key: str, condition: str
+) -> None:
+    """It said that the column has no declared domain, where other conditions on it need none."""
+    if condition.endswith("IS NULL") and ("LEFT" in table or "ROLLUP" in table):
+        return  # which is a group there
+    select = table.format(key, condition.format(key))
+    assert not films(f"SELECT {key} FROM {PUBLIC[key]} WHERE {condition.format(key)}")
+    line = films.refused("FROM dp_sql(?, epsilon := 1e4)", [select])
+    assert "satisfies the conditions" in line
+    assert "no group" in line
+    assert "no declared domain" not in line
+
+
+def test_where_no_row_of_a_public_table_satisfies_the_conditions_that_is_what_is_said(films: Loaded) -> None:
+    for key, condition in (("movie_id", "m.movie_id > 100"), ("genre", "m.genre = 'opera'")):
+        select = (
+            f"SELECT m.{key}, count(*) AS n FROM ratings JOIN movies m USING (movie_id) WHERE {condition} GROUP BY 1"
+        )
+        line = films.refused("FROM dp_sql(?, epsilon := 1e4)", [select])
+        assert f'GROUP BY "{key}": the public table "movies" has no value of it that satisfies the conditions' in line
+
+
 VALUES = {
     "dayname({0})": ("{0} IS NOT NULL", "{0} > '2024-01-09'", "dayname({0}) <> 'Monday'", "dayname({0}) LIKE 'S%'", "NOT dayname({0}) IN ('Sunday')"),
     "month({0})": ("{0} IS NOT NULL", "month({0}) > 10", "month({0}) BETWEEN 3 AND 5 OR month({0}) = 1", "month({0}) % 2 = 0", "NOT month({0}) IS NULL"),

@@ -150,7 +150,7 @@ def test_the_advice_for_each_unit_is_answered(visits: Loaded, value: str, functi
 def test_an_interval_of_a_subquery_has_seconds(visits: Loaded, inside: str) -> None:
     for function in ("avg", "sum", "median", "stddev"):
         line = visits.refused("FROM dp_sql(?, epsilon := 1)", [f"SELECT {function}(d) AS s FROM ({inside})"])
-        assert 'ask for its seconds, epoch("d"), or its hours, epoch("d") / 3600' in line
+        assert "ask for its seconds, epoch(d), or its hours, epoch(d) / 3600" in line
         for taken in ('epoch("d")', 'epoch("d") / 3600'):
             asked = f"SELECT {function}({taken}) AS s FROM ({inside})"
             ((found,),), ((truth,),) = answers(visits, asked), visits(asked)

@@ -73,6 +73,7 @@ PARSERS = {
         "try_catches",
         "turned",
         "unlisted",
+        "any_row",
         "distinct_units",
         "text_lengths",
         "patterns",

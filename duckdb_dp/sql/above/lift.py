@@ -143,6 +143,8 @@ class _Lift:
             _check_no_window(having, items)
             query.set("having", None)
             moved["where"] = exp.Where(this=having.this)
+        for word in ("limit", "offset"):
+            _check_one_number(word, moved[word])
         for word, value in moved.items():
             query.set(word if word != "where" else "having", None)
             if word == "order" and value is not None:
@@ -272,3 +274,17 @@ def _check_no_window(having: exp.Expr, items: Sequence[exp.Expr]) -> None:
     if having.find(exp.Window) or _names(having, windows):
         text = brief(having.sql("duckdb").strip())
         raise DPError(f"{text} reads a window function, which HAVING comes before; write QUALIFY in its place.")
+
+
+def _check_one_number(word: str, node: exp.Expr | None) -> None:
+    """Refuse LIMIT and OFFSET of what has a value in each row.
+
+    Raises:
+        DPError: it reads a column, or has an aggregate.
+    """
+    found = [] if node is None else [*node.walk(prune=lambda inner: isinstance(inner, exp.Query))]
+    if node is not None and any(isinstance(one, exp.Column | exp.AggFunc) for one in found):
+        text = brief(node.expression.sql("duckdb"))
+        raise DPError(
+            f"{word.upper()} {text}: {text} differs from row to row, and this is one number for all; write a number."
+        )

@@ -10,6 +10,7 @@ from duckdb_dp.errors import DPError, brief, identifier
 from duckdb_dp.sql.above.kinds import Kind, Kinds, Names, Relation, ctes, group_keys, sources, subqueries
 from duckdb_dp.sql.above.lift import below, lift, must_lift
 from duckdb_dp.sql.above.quotients import Quotients, Reader
+from duckdb_dp.sql.any_row import check_qualify, counted_instead, of_rows
 
 ANSWER, PUBLIC, CTE = "_dp_answer", "_dp_public", "_dp_with"
 """What the answers, the public tables and the CTEs of a statement are called, with a number."""
@@ -207,12 +208,15 @@ class _Splitter:
             return query
         found = self.kinds.of(query, names)
         if found.kind is Kind.ROWS:
+            if of_rows(query) is not None:
+                raise DPError(f"{brief(query.sql('duckdb'))} {counted_instead(query)}.")
             raise DPError(
                 f"{brief(query.sql('duckdb'))} lists rows of people, which are never shown; aggregate them: SELECT count(*) ... GROUP "
                 "BY a column."
             )
         if found.kind is Kind.ANSWER:
             assert isinstance(query, exp.Select)
+            check_qualify(query)
             lifted = self._lifted(query)
             if lifted is None:
                 return self._answer(query, names)

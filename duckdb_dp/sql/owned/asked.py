@@ -6,12 +6,13 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, final
 
-from sqlglot import exp
+from sqlglot import exp, parse_one
 
 from duckdb_dp.accounting.ledger import Dataset
+from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain.domain import FINDS, Attribute, UnknownAttribute
-from duckdb_dp.errors import DPError, Undeclared, brief, few, identifier, quoted_name
-from duckdb_dp.grouped_sums import GroupedSums
+from duckdb_dp.errors import DPError, NoGroups, Undeclared, as_written, brief, few, identifier, quoted_name
+from duckdb_dp.grouped_sums import GroupedSums, Sum
 from duckdb_dp.request import SELECT
 from duckdb_dp.sql import collations, provenance
 from duckdb_dp.sql.arguments import Place, UnknownDataset, candidates, find_dataset, full_name_of, name_parts
@@ -273,15 +274,30 @@ class Asked:
             if column is not None and column not in by_keys and form() >= 4 and not self._how["as_written"]:
                 try:
                     return self.parts(select, number, pure=pure, by_keys=by_keys | {column}, **more)
-                except Undeclared:  # of another column, which is what is missing
+                except (Undeclared, NoGroups):  # of another column, which is what is missing; or no declaration is
                     raise
                 except DPError:  # a declaration may help
                     pass
             raise self._undeclared(asked, error) from None
+        except NoGroups:
+            raise
         except DPError as error:  # in the words of the SELECT, and not of what it was compiled to
-            own, compiled = (brief(one.sql("duckdb")) for one in (select, asked.select))
-            raise DPError(str(error).replace(compiled, own)) from None
-        return [replace(part, source=asked.source) for part in found]
+            own, compiled = (brief(as_written(one.sql("duckdb"))) for one in (select, asked.select))
+            raise DPError(own.join(map(asked.as_asked, str(error).split(compiled)))) from None
+        return [replace(part, source=asked.source, sums=self._of_few_values(part, asked)) for part in found]
+
+    def _of_few_values(self, part: GroupedSums, asked: "Top") -> tuple[Sum, ...]:
+        """The sums, with how many distinct values of a unit count, where it has fewer of them than rows; rows elsewhere are not cut so."""
+        from duckdb_dp.sql.owned.different_values import read_of  # for import time
+
+        def one(each: Sum) -> Sum:
+            if each.kind != "values" or asked.source.rows is None or self._family.dataset.schema == SCHEMA:
+                return each
+            read = read_of(parse_one(each.value, dialect="duckdb"))
+            most = asked.different.get(read, asked.source.rows)
+            return replace(each, each=most) if most < asked.source.rows else each
+
+        return tuple(map(one, part.sums))
 
     def _undeclared(self, asked: "Top", error: UnknownAttribute) -> DPError:
         origin = asked.origins.get(error.name)

@@ -9,11 +9,10 @@ from sqlglot import exp
 
 from duckdb_dp.domain.domain import Attribute, declare
 from duckdb_dp.domain.types import Scalar, Whole, column_type, find
-from duckdb_dp.errors import DPError
 from duckdb_dp.sql import computed_groups, declared_groups
 from duckdb_dp.sql.computed_groups import of_type, stated
 from duckdb_dp.sql.declarations import declared_point
-from duckdb_dp.sql.declared_groups import UNITS, finest_unit, plain
+from duckdb_dp.sql.declared_groups import UNITS, finest_unit, selected
 from duckdb_dp.sql.kept_values import kept, never_null
 from duckdb_dp.sql.owned.literals import literal, of_case
 from duckdb_dp.sql.typed import alone
@@ -180,22 +179,7 @@ def _worked_out(
     shown = value.copy().transform(lambda node: exp.column("x") if node.sql("duckdb") == text else node)
     asked = f"TRY(CAST(({shown.sql('duckdb')}) AS {type_}))"
     source = f"(SELECT CAST(unnest(?::VARCHAR[]) AS {own_type}) AS x)"
-    try:
-        with alone() as connection:
-            found = [
-                row[0]
-                for row in connection.execute(
-                    f"SELECT DISTINCT {asked} AS v FROM {source} ORDER BY v", [list(map(str, values))]
-                ).fetchall()
-            ]
-        return declare(
-            name=name,
-            type=type_,
-            values=[plain(one, type_) for one in found if one is not None],
-            nulls=None in found,
-        )
-    except (duckdb.Error, DPError):
-        return None
+    return selected(name, type_, f"SELECT {asked} FROM {source}", [list(map(str, values))])
 
 
 def _days(conditions: Sequence[exp.Expr], text: str) -> list[Scalar] | None:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from duckdb_dp.sql.any_row import counted_instead
 from duckdb_dp.sql.owned.first_rows import of_each
 from duckdb_dp.sql.owned.joins import Settling
 from duckdb_dp.sql.owned.relations import Condition, Joined, Scope, atom
@@ -139,9 +140,12 @@ def _check_owner(joined: Joined, node: exp.Expr) -> None:
         owned |= around.owner is not None
         around = around.outer
     if not owned and any(item.relation.owned for item in joined.items):
+        said = not isinstance(node, exp.Subquery)
         refuse(
             node,
-            "reads protected rows for a public row, which would depend on many units; ask it in a SELECT of its own first",
+            counted_instead(node)
+            if said
+            else "reads protected rows for a public row, which would depend on many units; ask it in a SELECT of its own first",
         )
 
 

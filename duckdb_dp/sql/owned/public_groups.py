@@ -9,14 +9,14 @@ from sqlglot import exp, parse_one
 
 from duckdb_dp.domain.domain import Attribute, declare
 from duckdb_dp.domain.types import ColumnType, Scalar, column_type
-from duckdb_dp.errors import DPError, identifier
+from duckdb_dp.errors import DPError, NoGroups, identifier
 from duckdb_dp.sql.declarations import declared_point
 from duckdb_dp.sql.exact_types import WHOLE
 from duckdb_dp.sql.group_labels import MAX_CELLS
+from duckdb_dp.sql.older_forms import TOGETHER
 from duckdb_dp.sql.owned import condition_values
 from duckdb_dp.sql.owned.compiler import Compiler, key_alias
 from duckdb_dp.sql.owned.relations import Condition, Item, Joined, atom
-from duckdb_dp.sql.owned.syntax import refuse
 from duckdb_dp.sql.same_conditions import form
 
 MOST = 100_000
@@ -64,7 +64,11 @@ def values(
         )
     found = sorted((row for row in rows if row[0] is not None), key=lambda row: row[0])
     if not found:
-        refuse(value, "has no values in the public tables under these conditions, so there are no groups")
+        of = "the public tables have" if field.table is None else f"the public table {identifier(field.table[2])} has"
+        raise NoGroups(
+            f"GROUP BY {identifier(name)}: {of} no value of it that satisfies the conditions, so there is no group; leave out GROUP BY for "
+            "one number of these rows."
+        )
     points = [_point(dtype, plain, text) for plain, text in found]
     if None in points:
         raise DPError(
@@ -133,7 +137,9 @@ def told(
 
 def _point(dtype: ColumnType, value: Any, text: str) -> Scalar | None:
     """A value as it is declared; None where no declaration can hold it."""
-    plain: Scalar = value if isinstance(value, bool | int | float | str) else str(value)
+    # Python has no infinite dates, and no nanoseconds.
+    known = text if "infinity" in text or dtype.name == "TIMESTAMP_NS" else str(value)
+    plain: Scalar = value if isinstance(value, bool | int | float | str) else known
     return plain if dtype.fits(plain) else declared_point(dtype, text)
 
 
@@ -169,7 +175,10 @@ _APART, _NULL = "\x1f", "\x1e"
 """What stands between the columns of a text, and for NULL."""
 
 _EXACT = WHOLE | {"HUGEINT", "VARCHAR", "DATE", "TIMESTAMP", "TIME", "BOOLEAN"}
-"""Types of which the text says the value."""
+"""Types of which the text says the value, and in requests of earlier versions alone."""
+
+_ALSO = {"DOUBLE", "FLOAT", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"}
+"""Further ones, beside decimals. Of two texts of equal numbers, 0.0 and -0.0, the groups are one."""
 
 
 def together(
@@ -182,7 +191,8 @@ def together(
         columns: resolved ones that are grouped by, each a column of a public table as it is.
         read: the rows of a SELECT of public tables.
     """
-    left, found, cells = [*columns] if len(columns) > 1 else [], list[Together | None](), 1
+    hard = {one.sql("duckdb") for one in columns if form() >= 7 and _is_hard(compiler, joined, one, read)}
+    left, found, cells = [*columns] if len(columns) > 1 or hard else [], list[Together | None](), 1
     while left:
         items, conditions = around(joined, compiler.item(left[0].args["table"].name))
         aliases = {item.alias for item in items}
@@ -190,7 +200,8 @@ def together(
         part = Joined(
             items=[one for one in joined.items if one in items], conditions=[Condition(node=one) for one in conditions]
         )
-        found.append(_together(compiler, part, own, read) if len(own) > 1 else None)
+        some = any(one.sql("duckdb") in hard for one in own)
+        found.append(_together(compiler, part, own, read, all_=some) if len(own) > 1 or some else None)
         cells *= _different(compiler, part, own, read) if found[-1] is None else found[-1].attribute.size
         left = [one for one in left if one not in own]
         if len(found) == 1 and form() < 6:  # in requests of earlier versions those of one alone
@@ -211,27 +222,49 @@ def _different(
     return math.prod(read(f"SELECT {counts} FROM ({select.sql('duckdb')}) AS d")[0])
 
 
+def _is_hard(
+    compiler: Compiler, joined: Joined, column: exp.Expr, read: Callable[[str], list[tuple[Any, ...]]]
+) -> bool:
+    """Whether a column has values that no declaration holds: NaN, infinite ones, long decimals."""
+    type_ = compiler.totals.type(column)
+    if not _is_exact(type_) or type_ in WHOLE | {"HUGEINT", "VARCHAR", "TIME", "BOOLEAN"}:
+        return False
+    try:
+        values(compiler, joined, column, column.name, read)
+    except NoGroups:
+        return False
+    except DPError:
+        return True
+    return False
+
+
+def _is_exact(type_: str) -> bool:
+    return type_ in _EXACT or (form() >= 7 and (type_ in _ALSO or type_.startswith("DECIMAL(")))
+
+
 def _together(
-    compiler: Compiler, part: Joined, columns: Sequence[exp.Expr], read: Callable[[str], list[tuple[Any, ...]]]
+    compiler: Compiler,
+    part: Joined,
+    columns: Sequence[exp.Expr],
+    read: Callable[[str], list[tuple[Any, ...]]],
+    *,
+    all_: bool,
 ) -> Together | None:
-    """Those of one part of FROM; None where all combinations of their values are there, or too many."""
+    """Those of one part of FROM; None where all combinations of their values are there and not ``all_`` is wanted, or too many."""
     types = {one.sql("duckdb"): compiler.totals.type(one) for one in columns}
-    if len(types) < 2 or not _EXACT.issuperset(types.values()):
+    if not all(map(_is_exact, types.values())) or (len(types) < 2 and not all_):
         return None
     select = compiler.select(part)
     for i, text in enumerate(types):
         select = select.select(exp.alias_(parse_one(text, dialect="duckdb"), f"v{i}"), copy=False)
-    names = ", ".join(f"v{i}" for i in range(len(types)))
     texts = ", ".join(f"coalesce(CAST(v{i} AS VARCHAR), chr({ord(_NULL)}))" for i in range(len(types)))
-    rows = read(
-        f"SELECT concat_ws(chr({ord(_APART)}), {texts}) AS t FROM (SELECT DISTINCT {names} FROM ({select.sql('duckdb')}) AS d) AS e"
-    )
+    rows = read(f"SELECT DISTINCT concat_ws(chr({ord(_APART)}), {texts}) AS t FROM ({select.sql('duckdb')}) AS d")
     found = sorted(row[0] for row in rows)
     each = [set(values) for values in zip(*(text.split(_APART) for text in found), strict=False)]
-    whole = len(each) == len(types) and len(found) < math.prod(map(len, each))
+    whole = len(each) == len(types) and (len(found) < math.prod(map(len, each)) or all_)
     if not whole or len(found) > MAX_CELLS or any(text.count(_APART) != len(types) - 1 for text in found):
         return None
-    return Together(columns=types, attribute=declare(name="groups", type="VARCHAR", values=found))
+    return Together(columns=types, attribute=declare(name=TOGETHER, type="VARCHAR", values=found))
 
 
 def around(joined: Joined, start: Item) -> tuple[list[Item], list[exp.Expr]]:

@@ -10,6 +10,7 @@ from duckdb_dp.sql.owned import first_rows, names
 from duckdb_dp.sql.owned.relations import Condition, Joined, Relation, Scope, Source, Written, atom, with_names
 from duckdb_dp.sql.owned.syntax import check, conjuncts, plain, refuse
 from duckdb_dp.sql.parsed import itself
+from duckdb_dp.sql.same_conditions import form
 
 if TYPE_CHECKING:
     from duckdb_dp.sql.owned.compiler import Compiler  # for types: it reads queries, which have a FROM
@@ -222,6 +223,8 @@ class Reading:
         if view is not None:
             text, most = view
             relation = replace(self._compiler.query(parse_one(text, dialect="duckdb"), {}), most=most)
+            if form() >= 7 and not self._compiler.as_written:
+                relation = self._compiler.tables.declared(relation, node)
             return relation, tuple(part.name.lower() for part in node.parts)
         relation = self._compiler.tables.find(node)
         table = relation.query.find(exp.Table)

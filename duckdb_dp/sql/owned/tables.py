@@ -95,6 +95,18 @@ class Tables:
         name = next((name for name in self.family.views if _folded(name) in wanted), None)
         return None if name is None else (self.family.views[name], _most(name, self.family.view_rows[name]))
 
+    def declared(self, relation: Relation, view: exp.Table) -> Relation:
+        """The rows of a named relation with the declarations of its own columns, where these have the type that was declared."""
+        wanted = [_folded(name) for name in self._options(tuple(part.name for part in view.parts))]
+        own = next((own for name, own in self.family.view_attributes.items() if _folded(name) in wanted), {})
+        known = {name.lower(): one for name, one in own.items()}
+
+        def one(field: Field) -> Field:
+            found = known.get(field.name.lower())
+            return field if found is None or found.type != field.type else replace(field, attribute=found)
+
+        return replace(relation, fields=tuple(map(one, relation.fields)))
+
     def emptied(self, query: exp.Expr) -> exp.Expr:
         """SQL of the same columns that reads no table: with a row of NULLs in place of each."""
 

@@ -1,7 +1,7 @@
 """The SELECT at the top: it aggregates one relation whose rows have one owner each, as if that were a table."""
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import final
 
 from sqlglot import exp
@@ -12,12 +12,14 @@ from duckdb_dp.sql import unlisted
 from duckdb_dp.sql.owned import (
     condition_values,
     determined,
+    different_values,
     names,
     nested,
     public_groups,
     public_references,
     public_rows,
 )
+from duckdb_dp.sql.owned.aggregated import Top as Top
 from duckdb_dp.sql.owned.compiler import Compiler, key_alias
 from duckdb_dp.sql.owned.fan_out import check_single, check_work
 from duckdb_dp.sql.owned.lookups import lookup
@@ -32,34 +34,6 @@ from duckdb_dp.synthesis.database import Name
 
 RELATION = "joined"
 """What the relation is called in the SELECT at the top."""
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Top:
-    """A SELECT over one relation.
-
-    Attributes:
-        select: the SELECT, whose columns are those of the relation.
-        source: the relation.
-        columns: name -> type of its columns.
-        unit: the columns that name the unit; none where they are not read.
-        declared: what is declared of its columns, and the values of public ones that it groups by.
-        origins: the table and the column that columns of the relation are as they are.
-        refers: those of its columns that refer to a public table, as ``by_keys`` takes them.
-        never: its columns that are never NULL.
-        unlisted: what is to be said of conditions with values that nobody has declared.
-    """
-
-    select: exp.Select
-    source: Source
-    columns: dict[str, str]
-    unit: tuple[str, ...]
-    declared: dict[str, Attribute]
-    origins: dict[str, tuple[Name, str]]
-    refers: dict[str, str]
-    never: frozenset[str]
-    unlisted: tuple[str, ...]
 
 
 def top(
@@ -106,6 +80,7 @@ class _Top:
         self._keys, self._parents = names.keys_of(select), public_references.Keys(compiler, select, by_keys)
         self._finds, self._sought = finds, dict[str, str]()
         self._outputs: dict[str, tuple[str, exp.Expr]] = {}
+        self._words: dict[str, str] = {}
         self._listed: dict[str, Attribute] = {}
         self._together: list[public_groups.Together] = []
         self._owner: tuple[exp.Expr, ...] = ()
@@ -156,6 +131,8 @@ class _Top:
             refers=public_references.of_columns(compiler, dict(self._outputs.values())),
             never=self._never(),
             unlisted=unlisted.told(self._conditions, lambda column: self._attribute(column, "")),
+            words=self._words,
+            different=different_values.most(compiler, joined, found, dict(self._outputs.values())),
         )
 
     def _join(self, scope: Scope) -> list[Condition]:
@@ -258,11 +235,14 @@ class _Top:
                     return exp.column(inner.name, quoted=True)
                 unit = self._unit_or_null(inner, found) if isinstance(found, exp.Column) else None
                 read = self._key(found) or unit or self._columns(found)
-                return read if isinstance(read, exp.Column) else exp.paren(read, copy=False)
+                read = read if isinstance(read, exp.Column) else exp.paren(read, copy=False)
+                self._words.setdefault(read.sql("duckdb"), inner.sql("duckdb"))
+                return read
             if isinstance(inner, GROUPED) and (self._listed or self._sought):
                 apart = has_aggregate(inner) or inner.find(exp.Query) or names.of_aggregate(inner, scope)
                 made = None if apart else self._key(self._parents.of(compiler.resolve(inner, scope)))
                 if made is not None:
+                    self._words.setdefault(made.sql("duckdb"), inner.sql("duckdb"))
                     return made
             value = nested.value(compiler, inner, scope, condition=False)
             return inner if value is None else self._columns(value)
