@@ -165,6 +165,7 @@ class PrivateQueryable:
                 steps.append(known)
             else:
                 new.append((name, rho, self.rows**2 * query.squared_sensitivity / (2 * rho), clique, query))
+        self._hold([clique for *_, clique, _ in new])
         for variance, group in itertools.groupby(new, key=lambda one: one[2]):
             alike = list(group)
             exact = ((query, self._marginal(clique)) for *_, clique, query in alike)
@@ -261,6 +262,18 @@ class PrivateQueryable:
             self._exact[clique] = counts
             self._held += counts.nbytes
         return self._exact[clique]
+
+    def _hold(self, cliques: Sequence[Clique]) -> None:
+        """Count marginals of a few tables that several of them share, where all of them can be held."""
+        domain = self.domain
+        wanted = [
+            clique
+            for clique in dict.fromkeys(cliques)
+            if clique not in self._exact and domain.sizes.keys() >= {*clique}
+        ]
+        if self._held + 8 * sum(map(domain.cells, wanted)) <= KEPT_BYTES:
+            for place in self._counts.order(wanted):
+                self._marginal(wanted[place])
 
     def _pay(self, rho: float) -> None:
         if not (rho > 0 and self._spent[0] + rho <= self._total * (1 + 1e-12)):

@@ -7,7 +7,7 @@ domain only: the plan must not depend on private values, not even on the number 
 import itertools
 import json
 from collections.abc import Mapping, Sequence
-from typing import final
+from typing import Any, final
 
 import numpy as np
 import pyarrow as pa
@@ -84,9 +84,9 @@ class Counts:
             if self._is_large(block := self._block(clique)):
                 large.setdefault(block, []).append(clique)
         for group in large.values():
-            asked = set(group)
+            asked, orders = set(group), {*map(len, group)}
             for table in cover(self.domain, tuple(group)):
-                for tau in (tau for n in {*map(len, group)} for tau in itertools.combinations(table, n)):
+                for tau in (tau for n in orders for tau in itertools.combinations(table, n)):
                     if tau in asked:
                         self._shared.setdefault(tau, table)
         return sorted(range(len(cliques)), key=lambda i: (self._block(cliques[i]), self._shared.get(cliques[i], ())))
@@ -130,15 +130,16 @@ class Counts:
         """A marginal from the non-empty cells of a large block."""
         size, counts = self.domain.cells(clique), self._weights(block)
         table = np.zeros(size, dtype=np.int64)
+        narrow: Any = np.uint16 if size < 1 << 16 else np.int64
         codes = [(self._code(block, name), self.domain.sizes[name]) for name in clique]
         # A few rows at a time, which stay in the processor's cache.
         for start in range(0, len(counts), step := max(ROWS, size)):
             part = slice(start, start + step)
-            keys = np.zeros(len(counts[part]), dtype=np.int64)
+            keys = np.zeros(len(counts[part]), dtype=narrow)
             for place, (code, values) in enumerate(codes):
                 if place:
-                    keys *= values
-                keys += code[part]
+                    keys *= narrow(values)
+                keys += code[part].astype(narrow, copy=False)
             # In doubles: sums of whole numbers are exact up to 2^53.
             table += np.bincount(keys, weights=counts[part], minlength=size).astype(np.int64)
         return table

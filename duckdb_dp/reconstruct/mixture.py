@@ -130,6 +130,23 @@ class Target:
         """The weight of each value with each other one, shape (D, D)."""
         return self.spread(np.repeat(self.pair_weights, self.sizes, axis=1))
 
+    @cached_property
+    def weighted(self) -> Floats:
+        """The residuals times their weights, shape (D, D)."""
+        return self.pairs * self.cell_weights
+
+    @cached_property
+    def places(self) -> NDArray[np.int64]:
+        """The values of each attribute, -1 beyond them, shape (d, most values)."""
+        inside = np.arange(max(self.sizes))
+        return np.where(inside < np.array(self.sizes)[:, None], self.starts[:, None] + inside, -1)
+
+    def apart(self, table: Floats) -> Floats:
+        """The values of each attribute as a matrix of its own, with zeros beyond them, shape (d, most values, ...)."""
+        if len(set(self.sizes)) == 1:
+            return table.reshape(len(self.sizes), -1, *table.shape[1:])
+        return np.concatenate([table, np.zeros_like(table[:1])])[self.places]
+
     def spread(self, values: Floats) -> Floats:
         """A row for each attribute as one for each of its values."""
         return np.repeat(values, self.sizes, axis=0)
@@ -209,7 +226,18 @@ def _gradients(target: Target, logits: Floats, mixing: Floats) -> tuple[Floats, 
 
 
 def _residuals(target: Target, middle: Floats, weights: Floats) -> Floats:
-    """sum_b h_ab (C(P_a) diag(w) C(P_b)' - c_ab) C(P_b) of every attribute a, shape (D, K); some rows at a time."""
+    """sum_b h_ab (C(P_a) diag(w) C(P_b)' - c_ab) C(P_b) of every attribute a, shape (D, K).
+
+    Where attributes have many values, as C(P_a) diag(w) sum_b h_ab C(P_b)' C(P_b) - sum_b h_ab c_ab C(P_b), which makes no matrix (D, D);
+    else some rows at a time.
+    """
+    if len(middle) ** 2 >= MANY * len(target.sizes) ** 2 * middle.shape[1]:
+        own = target.apart(middle)
+        squares = np.matmul(own.transpose(0, 2, 1), own)
+        others = (target.pair_weights @ squares.reshape(len(own), -1)).reshape(squares.shape)
+        others *= weights[:, None]
+        mixed = np.matmul(own, others).reshape(-1, middle.shape[1])
+        return np.asarray(mixed[target.places.reshape(-1) >= 0] - target.weighted @ middle)
     found, right = np.empty_like(middle), middle.T
     mixed = middle * weights
     for first in range(0, len(middle), ROWS):
@@ -220,6 +248,10 @@ def _residuals(target: Target, middle: Floats, weights: Floats) -> Floats:
         found[span] = gap @ middle
     return found
 
+
+MANY = 2
+"""D^2 / (d^2 K) for d attributes of D values, from which on no matrix (D, D) is made: of 48 attributes of 20 values a gradient takes 0.6
+of the time then, and of 8 values as long."""
 
 ROWS = 256
 """Rows of the large matrices that are worked on together: they stay in a core's cache."""

@@ -65,6 +65,10 @@ class Stack:
         """The tables of the cliques, or of some of their attributes, shape (k, ...); 0 where there is none."""
         chosen = self.axes if axes is None else axes
         shape = [self.shape[axis] for axis in chosen]
+        if self.even:  # one call instead of one for each table
+            own = [tables[clique].reshape(-1) for clique in self.parts(chosen) if clique in tables]
+            if len(own) == len(self.cliques):
+                return np.concatenate(own).reshape(len(own), *shape)
         found = np.zeros((len(self.cliques), *shape))
         for clique, sizes, place in zip(
             self.parts(chosen), self.sizes[:, list(chosen)].tolist(), self._places(chosen), strict=True

@@ -329,7 +329,8 @@ def _estimated(state: State, noisy: Sequence[LinearMeasurement], scores: Scores,
 
     That are this round's, of the estimates of the round before. The last round's are judged as well by halves of all that is known.
     """
-    known, seen = state.known.added(noisy), _pseudo(state, scores)
+    known = state.known.added(noisy)
+    seen = _pseudo(state, scores) if mixable(known.domain, [name for (name,) in state.best.singles]) else []
     models, found = _models(known, state, seen, SEEDS)
     judged = [] if state.models is None else [(state.models, noisy)]
     if last and quick(known.domain, [name for (name,) in state.best.singles]):

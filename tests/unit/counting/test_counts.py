@@ -8,9 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from duckdb_dp.accounting.base import ZCDP
 from duckdb_dp.counting import counts as module
 from duckdb_dp.counting.counts import Counts, cover, words
 from duckdb_dp.domain.domain import Clique, Domain
+from duckdb_dp.private import PrivateQueryable
+from duckdb_dp.testing import NoNoise
 
 DOMAIN = Domain({"a": 4, "b": 3, "one": 1, "c": 5})
 CLIQUES = [c for order in range(5) for c in itertools.combinations(DOMAIN.attributes, order)]
@@ -105,3 +108,35 @@ def test_nothing_at_all() -> None:
 def test_whatever_whole_numbers_arrive(dtype: type) -> None:
     found = Counts(DOMAIN, {("c",): (np.array([4, 0], dtype=dtype), np.array([7, 9], dtype=dtype))})
     np.testing.assert_array_equal(found.marginal(("c",)), [9, 0, 0, 0, 7])
+
+
+@pytest.mark.parametrize(
+    "sizes", [(1, 65_535), (65_535, 1), (255, 257), (256, 256), (1, 65_536), (257, 256), (70_000, 2)]
+)
+def test_the_last_cell_of_a_large_block(sizes: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Below and above the numbers that two bytes hold."""
+    monkeypatch.setattr(module, "LARGEST_DENSE", 0)
+    domain = Domain({"a": sizes[0], "b": sizes[1], "c": 2})
+    cells = domain.cells(("a", "b", "c"))
+    found = Counts(domain, {("a", "b", "c"): (np.array([0, cells - 2, cells - 1]), np.array([5, 7, 9]))})
+    exact = found.marginal(("a", "b"))
+    assert (exact[0], exact[-1], exact.sum()) == (5, 16, 21)
+
+
+def test_steps_share_tables_of_a_large_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is asked together is counted from fewer tables than there are marginals, once, and exactly."""
+    monkeypatch.setattr(module, "LARGEST_DENSE", 0)
+    domain = Domain({f"x{i}": 3 for i in range(8)})
+    keys = np.random.default_rng(0).choice(domain.cells(domain.attributes), 500, replace=False)
+    counted = Counts(domain, {domain.attributes: (keys, np.ones(500, np.int64))})
+    table = np.bincount(keys, minlength=domain.cells(domain.attributes)).reshape(domain.shape(domain.attributes))
+    summed: list[Clique] = []
+    inner = Counts._summed
+    monkeypatch.setattr(Counts, "_summed", lambda self, block, name: summed.append(name) or inner(self, block, name))
+    queryable = PrivateQueryable(counted, total=3.0, accounting=ZCDP, rows=1, bits=NoNoise())
+    pairs = list(itertools.combinations(domain.attributes, 2))
+    for _ in range(2):
+        for one in queryable.measure_marginals((pair, 1 / len(pairs)) for pair in pairs):
+            axes = tuple(i for i, name in enumerate(domain.attributes) if name not in one.clique)
+            np.testing.assert_array_equal(one.answers, table.sum(axis=axes).reshape(-1))
+    assert len(summed) < len(pairs) / 2

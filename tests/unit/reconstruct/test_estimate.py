@@ -7,7 +7,7 @@ import pytest
 
 from duckdb_dp.adaptive.neyman.allocation import effective, effective_all
 from duckdb_dp.domain.domain import Clique, Domain
-from duckdb_dp.reconstruct import estimate
+from duckdb_dp.reconstruct import estimate, mixture
 from duckdb_dp.reconstruct.combination import MIDDLE, Models, best, halves, judged, leaning, said, together, weights
 from duckdb_dp.reconstruct.estimate import by_counts, by_mixtures, by_tree, first, mixtures, quick, widest
 from duckdb_dp.reconstruct.grem import ResidualEstimates, centred
@@ -278,3 +278,25 @@ def test_many_tables_at_once_are_one_by_one() -> None:
         expected = np.multiply.outer(table.sum(axis=1), table.sum(axis=0)) / table.sum()
         divergence = float((table / table.sum() * np.log(table / expected)).sum())
         assert information(table) == pytest.approx(divergence, rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("sizes", [(20,) * 5, (3, 40, 11, 25), (2, 2, 2)], ids=["even", "uneven", "few"])
+def test_gradients_are_the_same_with_and_without_large_matrices(
+    sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng, names = np.random.default_rng(5), [f"a{i}" for i in range(len(sizes))]
+    domain = Domain(dict(zip(names, sizes, strict=True)))
+    noisy = [
+        residual_measurement(domain, pair, centred(rng.normal(size=domain.shape(pair))), 1 + i)
+        for i, pair in enumerate(itertools.combinations(names, 2))
+        if i != 1  # one pair is not measured
+    ]
+    singles = {(name,): np.full(domain.sizes[name], 50 / domain.sizes[name]) for name in names}
+    target = mixture.Target.of(names, ResidualEstimates.of(domain, noisy), singles, 50.0)
+    middle = target.centred(rng.random((sum(sizes), 7)).astype(np.float32))
+    weights = rng.dirichlet(np.ones(7)).astype(np.float32)
+    found = []
+    for many in (0.0, np.inf):
+        monkeypatch.setattr(mixture, "MANY", many)
+        found.append(mixture._residuals(target, middle, weights))
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-4, atol=1e-4 * np.abs(found[1]).max())
