@@ -101,6 +101,8 @@ def refined(
         seen = math.hypot(near, math.sqrt(hidden**2 - still**2))
         rest = still if pair not in known.values else math.sqrt(max(unseen - hidden**2 + still**2, 0.0))
         alone = _left(whole.distances[pair], spread[pair], even, total)
+        if new is not None and not held.of_neighbours and pair not in known.values:
+            continue  # what alike values share is known from their groups first, in any case
         if new is None or alone < CLEARLY * math.hypot(
             _left(seen, effective(new.sums(best.pairs[pair])), even, total), rest
         ):
