@@ -13,6 +13,7 @@ from duckdb_dp.domain.domain import Domain
 from duckdb_dp.domain.workload import Workload
 from duckdb_dp.linop import Array, Integers
 from duckdb_dp.private import PrivateQueryable
+from duckdb_dp.reconstruct.likeness import Likeness
 from duckdb_dp.testing import SeededEntropy
 
 Columns = Sequence[tuple[Integers, int, int]]
@@ -79,11 +80,11 @@ def errors(
     """L1 distance over the rows of each estimated pair from the true one."""
     columns = shape(np.random.default_rng(7), rows)
     domain = Domain({f"a{i}": size for i, (_, size, _) in enumerate(columns)})
-    ordered = {f"a{i}": first for i, (_, _, first) in enumerate(columns)}
+    alike = {f"a{i}": Likeness(ordered=first) for i, (_, _, first) in enumerate(columns)}
     cells = np.ravel_multi_index([values for values, _, _ in columns], domain.shape(domain.attributes))
     counted = Counts(domain, {domain.attributes: np.unique(cells, return_counts=True)})
     queryable = PrivateQueryable(counted, total=rho, accounting=ZCDP, rows=unit, bits=SeededEntropy(seed))
-    found = neyman(queryable, Workload.all_k_way(domain, 2), Options(), ordered=ordered if groups else None).estimate
+    found = neyman(queryable, Workload.all_k_way(domain, 2), Options(), alike=alike if groups else None).estimate
     assert found is not None
     return np.array(
         [np.abs(table.reshape(-1) - counted.marginal(pair)).sum() / rows for pair, table in found.pairs.items()]
