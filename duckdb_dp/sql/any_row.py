@@ -27,6 +27,17 @@ def counted_instead(query: exp.Expr) -> str:
     column = None if select is None else _tie(select, listed=isinstance(of_rows(query) or query, exp.In))
     source = None if select is None else select.args.get("from_")
     shown = "SELECT x, count(*) AS n FROM ... GROUP BY x"
+    if column is None and select is not None and source is not None and _alone(select):
+        found = exp.select(exp.alias_(exp.Count(this=exp.Star()), "n")).from_(source.this.copy())
+        found.set("joins", [join.copy() for join in select.args.get("joins") or []])
+        for one in _conditions(select):
+            found = found.where(one.copy(), copy=False)
+        text = found.sql("duckdb")
+        shown = text if len(text) <= MOST else "SELECT count(*) AS n FROM ..."
+        return (
+            f"asks whether any unit has such rows, which one unit may decide; count them: {shown}; where there are none n is within its "
+            "error of 0"
+        )
     if column is not None and source is not None and select is not None:
         conditions = [one for one in _conditions(select) if not _reads(one, column)]
         found = exp.select(column.copy(), exp.alias_(exp.Count(this=exp.Star()), "n")).from_(source.this.copy())
@@ -57,6 +68,15 @@ def _tie(select: exp.Select, *, listed: bool) -> exp.Column | None:
         if len(inside) == 1 and all(isinstance(side, exp.Column) and side.table for side in sides):
             return inside[0]
     return None
+
+
+def _alone(select: exp.Select) -> bool:
+    """Whether a subquery of EXISTS stands for itself: each of its columns is of its own tables, as far as it names any."""
+    items = [select.args.get("from_"), *(select.args.get("joins") or [])]
+    own = {item.this.alias_or_name.lower() for item in items if item is not None}
+    return not isinstance(of_rows(select), exp.In) and all(
+        not column.table or column.table.lower() in own for column in select.find_all(exp.Column)
+    )
 
 
 def _conditions(select: exp.Select) -> list[exp.Expr]:

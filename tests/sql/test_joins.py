@@ -363,7 +363,7 @@ REFUSED = {
     "SELECT count(*) FROM visits v WHERE EXISTS (SELECT 1 FROM drugs d WHERE d.visit_id = v.visit_id OR d.days > 3)": "other units",
     "SELECT count(*) FROM visits v WHERE EXISTS (SELECT 1 FROM drugs d WHERE d.visit_id = d.visit_id)": "other units",
     "SELECT count(*) FROM visits WHERE EXISTS (SELECT 1 FROM visits WHERE visit_id = visit_id AND charge > 8)": "other units",
-    "SELECT count(*) FROM clinics c WHERE NOT EXISTS (SELECT 1 FROM visits v WHERE v.clinic_id = c.clinic_id)": "rows of people",
+    "SELECT count(*) FROM clinics c WHERE NOT EXISTS (SELECT 1 FROM visits v WHERE v.clinic_id = c.clinic_id)": "GROUP BY v.clinic_id",
     "SELECT count(*) FROM patients p JOIN clinics c USING (clinic_id) WHERE EXISTS (SELECT 1 FROM visits v WHERE v.clinic_id = c.clinic_id)": "other units",
     "SELECT count(*) FROM visits WHERE reason IN (SELECT reason FROM visits WHERE charge > 8)": "other units",
     "SELECT count(*) FROM patients WHERE patient_id NOT IN (SELECT patient_id FROM visits)": "NOT EXISTS",
@@ -374,7 +374,7 @@ REFUSED = {
     "SELECT count(*) FROM visits WHERE charge > (SELECT charge FROM visits WHERE visit_id = 1)": "single value",
     "SELECT count(*) FROM visits v WHERE charge = (SELECT max(charge) FROM visits w WHERE w.reason = v.reason)": "other units",
     "SELECT count(*) FROM visits v WHERE charge = (SELECT DISTINCT max(charge) FROM visits w WHERE w.visit_id = v.visit_id)": "single value",
-    "SELECT 1 WHERE EXISTS (SELECT 1 FROM visits WHERE charge > 8)": "rows of people",
+    "SELECT 1 WHERE EXISTS (SELECT 1 FROM visits WHERE charge > 8)": "count them: SELECT COUNT(*) AS n FROM visits WHERE charge > 8",
     # groups, distinct, sets, limits and windows inside
     "SELECT count(*) FROM (SELECT DISTINCT reason FROM visits)": "DISTINCT",
     "SELECT count(*) FROM (SELECT DISTINCT ON (patient_id) * FROM visits)": "DISTINCT ON",
