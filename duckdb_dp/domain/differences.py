@@ -107,12 +107,12 @@ def _ends(attribute: Attribute) -> tuple[int, int]:
 def differences(attributes: Sequence[Attribute], pairs: Sequence[Sequence[str]]) -> list[Difference]:
     """The differences of pairs (lower column, upper column) of declared attributes."""
     known = {attribute.name: attribute for attribute in attributes}
-    found, names = [], set(known)
+    found, names = [], {name.lower() for name in known}  # SQL takes those that differ in case alone for one
     for low, high in pairs:
         name = f"{high} - {low}"
-        while name in names:
+        while name.lower() in names:
             name += " "
-        names.add(name)
+        names.add(name.lower())
         found.append(Difference(low=known[low], high=known[high], name=name))
     return found
 

@@ -251,6 +251,10 @@ def declare(
         DPError: no domain or more than one, or one that does not fit the column's type.
     """
     dtype = types.column_type(type, f"attribute '{name}'")
+    if name.lower().startswith("_dp_"):
+        raise DPError(
+            f"columns whose names start with _dp_, such as '{name}', are not read; give it another name in a view."
+        )
 
     said: dict[str, Any] = {"other": other, "nulls": nulls, "decimals": decimals, "at_least": at_least}
 

@@ -30,9 +30,9 @@ class Turns:
 
     @classmethod
     def of(cls, names: Sequence[str], last: Sequence[int]) -> "Turns":
-        """With a name that is not among these."""
-        name = "turn"
-        while name in names:
+        """With a name that is not among these, in any letter case: SQL takes them for one."""
+        name, taken = "turn", {one.lower() for one in names}
+        while name in taken:
             name += " "
         return cls(name=name, last=tuple(last))
 

@@ -62,18 +62,18 @@ def numbered(starts: Integers, size: int) -> Integers:
 def between(counts: Array, of: Integers, ordered: int) -> Array:
     """How near each value is to each group: on lines between the middles of groups for the first values, which are in an order.
 
-    Others are in their own group alone. Shape (values, groups), rows of sum 1.
+    Others are in their own group alone, and so are all where groups are not of neighbours. Shape (values, groups), rows of sum 1.
 
     Args:
         counts: noisy, shape (values,).
-        of: the group of each value; those of values in an order are of neighbours.
+        of: the group of each value.
         ordered: how many values are in an order.
 
     Privacy: post-processing.
     """
     found = np.eye(int(of.max()) + 1)[of]
     inside = len(np.unique(of[:ordered]))
-    if inside > 1:
+    if inside > 1 and bool((np.diff(of) >= 0).all()):
         places, weights = np.arange(ordered, dtype=np.float64), np.maximum(counts[:ordered], 0.0) + 1e-9
         middles = np.bincount(of[:ordered], weights * places) / np.bincount(of[:ordered], weights)
         found[:ordered] = 0.0

@@ -16,7 +16,7 @@ from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.linop import Integers
 from duckdb_dp.reconstruct.likeness import ALIKE
 from duckdb_dp.request import Request
-from duckdb_dp.sql import catalog
+from duckdb_dp.sql import catalog, provenance
 from duckdb_dp.sql.dp_link import declared_in, with_constraints
 from duckdb_dp.sql.public_domains import MOST_KEYS
 from duckdb_dp.sql.session import Session
@@ -72,6 +72,7 @@ def _found(session: Session, dataset: Dataset, attributes: Sequence[Attribute]) 
         parent = catalog.find(catalog.committed(session, [reference.parent[:2]]), reference.parent)
         if parent is None or parent.name[1] == SCHEMA or not session.ledger.public.holds(parent.name):
             continue
+        provenance.check_public(session, parent.name)  # a view under its name may read what is protected now
         done.add(name)
         if ways := _ways(*_codes(session, known[name], reference, parent)):
             columns, groups = zip(*ways, strict=True)
@@ -92,16 +93,15 @@ def _codes(session: Session, attribute: Attribute, reference: Reference, parent:
             return empty
         # Texts by their bytes: a collation may make one of two.
         plain = {
-            n: f"encode({quote(n)})" if type_ == "VARCHAR" else quote(n) for n, type_ in [*columns.items()][:TRIED]
+            name: f"encode(p.{quote(name)})" if type_ == "VARCHAR" else f"p.{quote(name)}"
+            for name, type_ in [*columns.items()][:TRIED]
         }
         drawn = (
             f"drawn AS (SELECT c, encode(({decode(attribute, 'c')})::VARCHAR) AS v FROM range({attribute.size}) r(c))"
         )
         read = ", ".join(["d.c", *(f"{value} AS v{i}" for i, value in enumerate(plain.values()))])
-        rows = (
-            f"{drawn}, held AS MATERIALIZED (SELECT {read} FROM {full_name(*parent.name)} p "
-            f"JOIN drawn d ON d.v = encode(p.{quote(key)}::VARCHAR))"
-        )
+        held = f"encode(TRY_CAST(p.{quote(key)} AS {attribute.type})::VARCHAR)"
+        rows = f"{drawn}, held AS MATERIALIZED (SELECT {read} FROM {full_name(*parent.name)} p JOIN drawn d ON d.v = {held})"
         try:
             counts = ", ".join(f"count(DISTINCT v{i})" for i in range(len(plain)))
             different = cursor.execute(f"WITH {rows} SELECT {counts} FROM held").fetchone() if plain else ()

@@ -111,9 +111,12 @@ def request_of(session: Session, dataset: Dataset, arguments: Arguments) -> Requ
     )
     check(request)
     request = with_orders(request, catalog.of(session, dataset), request.attributes)
-    if method == DEFAULT.method:
-        request = with_turns(with_alike(session, dataset, request))
-    return owned(session, dataset, request)
+    if method != DEFAULT.method:
+        return owned(session, dataset, request)
+    request = owned(session, dataset, with_turns(request))
+    # What is stored is read as it is, and no public table with it.
+    known = None if flag(arguments, "fresh") else session.stored(request, release_name(arguments))
+    return with_alike(session, dataset, request) if known is None else Request.from_json(known.request)
 
 
 def with_turns(request: Request) -> Request:

@@ -52,14 +52,15 @@ def source(request: Request, unit_key: str) -> str:
     hashed = shuffled([literal(unit_key), *unit, *columns])
     if request.max_rows > HEAPED:
         # Named below the window, which would work out twice what it partitions by.
-        named = {f"_dp_unit{i}": sql for i, sql in enumerate(unit_keys(unit))}
+        own = free_prefix(attribute.name for attribute in request.attributes)
+        named = {f"{own}unit{i}": sql for i, sql in enumerate(unit_keys(unit))}
         kept = [*casts, *(f"{sql} AS {name}" for name, sql in named.items())]
         if request.turns is not None:
             return _with_turns(
-                request, request.turns, f"SELECT {', '.join(kept)} FROM {table}{where}", list(named), unit_key
+                request, request.turns, f"SELECT {', '.join(kept)} FROM {table}{where}", list(named), unit_key, own
             )
-        rows = ", ".join([*kept, f"{hashed} AS _dp_hash"])
-        window = f"PARTITION BY {', '.join(named)} ORDER BY {', '.join(['_dp_hash', *columns])}"
+        rows = ", ".join([*kept, f"{hashed} AS {own}hash"])
+        window = f"PARTITION BY {', '.join(named)} ORDER BY {', '.join([f'{own}hash', *columns])}"
         return (
             f"SELECT {', '.join(columns) or '1 AS one'} FROM (SELECT {rows} FROM {table}{where}) "
             f"QUALIFY row_number() OVER ({window}) <= {request.max_rows}"
@@ -70,20 +71,28 @@ def source(request: Request, unit_key: str) -> str:
     return f"SELECT {', '.join(found) or '1 AS one'} FROM (SELECT min({{{fields}}}) AS kept FROM {table}{where} GROUP BY {groups})"
 
 
-def _with_turns(request: Request, turns: Turns, rows: str, unit: Sequence[str], unit_key: str) -> str:
-    """SELECT of the rows that are kept, with their turn among those of their unit.
+def _with_turns(request: Request, turns: Turns, rows: str, unit: Sequence[str], unit_key: str, own: str) -> str:
+    """SELECT of the rows that are kept, with their turn among those of their unit; ``own`` begins no column's name.
 
     Rows of a unit that are the same are told apart by number before they are hashed: else those that it has once would come as often first.
     """
-    columns = [quote(attribute.name) for attribute in request.attributes]
-    again = f"row_number() OVER (PARTITION BY {', '.join([*unit, '_dp_values'])})"
-    order = f"{shuffled([literal(unit_key), *unit, '_dp_values', '_dp_again'])} AS _dp_hash"
-    turn = f"row_number() OVER (PARTITION BY {', '.join(unit)} ORDER BY _dp_hash, _dp_values, _dp_again)"
-    hashed = f"SELECT *, hash({', '.join(columns)}) AS _dp_values FROM ({rows})"
+    columns, values, again = [quote(attribute.name) for attribute in request.attributes], f"{own}values", f"{own}again"
+    hashed = f"SELECT *, {shuffled([literal(unit_key), *columns])} AS {values} FROM ({rows})"
+    numbered = f"SELECT *, row_number() OVER (PARTITION BY {', '.join([*unit, values])}) AS {again} FROM ({hashed})"
+    order = shuffled([literal(unit_key), *unit, values, again])
+    turn = f"row_number() OVER (PARTITION BY {', '.join(unit)} ORDER BY {own}hash, {values}, {again})"
     return (
         f"SELECT {', '.join([*columns, f'{turn} AS {quote(turns.name)}'])} FROM "
-        f"(SELECT *, {order} FROM (SELECT *, {again} AS _dp_again FROM ({hashed}))) QUALIFY {turn} <= {request.max_rows}"
+        f"(SELECT *, {order} AS {own}hash FROM ({numbered})) QUALIFY {turn} <= {request.max_rows}"
     )
+
+
+def free_prefix(names: Iterable[str]) -> str:
+    """What names of our own begin with, and none of these, in any letter case: else a person's value would stand for a unit."""
+    known, found = [name.lower() for name in names], "_dp_"
+    while any(name.startswith(found) for name in known):
+        found = f"_{found}"
+    return found
 
 
 def relation(request: Request) -> str:

@@ -188,24 +188,24 @@ class Session:
             if found is not None and found.state == "stored" and found.request_hash == one:
                 self.read[found.id] = found
                 return found
-        if name is None and ALIKE in dict(request.options) and (found := self._found_alike(request)) is not None:
+        if request.function == "dp_synthesize" and (found := self._drawn_before(request, name)) is not None:
             self.read[found.id] = found
             return found
         return None
 
-    def _found_alike(self, request: Request) -> Release | None:
-        """The newest stored release that asked the same, whichever keys public rows said are alike: other public rows ask nothing new."""
+    def _drawn_before(self, request: Request, name: str | None) -> Release | None:
+        """The newest stored release that asked the same, whichever keys public rows said were alike: other public rows ask nothing new."""
 
         def plain(asked: Request) -> str:
             return replace(asked, options=tuple(one for one in asked.options if one[0] not in (TURNS, ALIKE))).hash
 
-        wanted = plain(request)
+        wanted, place = plain(request), [request.catalog, request.schema, request.table]
         for row in reversed(self.ledger.releases()):
             usable = row["state"] == "stored" and bool(row["private"]) == self.bits.private
-            if usable and row["function"] == request.function:
-                asked = Request.from_json(row["request"])
-                if plain(asked) == wanted:
-                    return self.ledger.find(asked.hash, private=self.bits.private)
+            if not usable or row["function"] != request.function or (name is not None and row["name"] != name):
+                continue
+            if json.loads(row["request"])["dataset"] == place and plain(Request.from_json(row["request"])) == wanted:
+                return self.ledger.release(int(row["release"]))
         return None
 
     def newest(self, dataset: Dataset, function: str) -> Release | None:

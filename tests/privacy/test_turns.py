@@ -3,6 +3,7 @@
 import itertools
 import json
 from collections import Counter
+from dataclasses import replace
 
 import duckdb
 import numpy as np
@@ -133,7 +134,7 @@ def test_what_is_chosen_and_drawn_costs_no_more_than_there_is(rho: float) -> Non
     found = first_rows.chosen(whole, turns)
     assert found.number in turns.last
     assert found.queryable.left == whole.left
-    assert whole.left >= rho * (1 - first_rows.TOTAL - first_rows.CLASSES) * (1 - 1e-9)
+    assert whole.left >= rho * (1 - first_rows.TOTAL - first_rows.CLASSES - first_rows.COMPARED) * (1 - 1e-9)
     found.queryable.measure((), Identity(1), found.queryable.left)
     assert whole.left == pytest.approx(0.0, abs=1e-12 * rho)
     with pytest.raises(AssertionError, match="does not fit"):
@@ -165,6 +166,66 @@ def test_the_larger_the_budget_the_more_rows_count() -> None:
     assert numbers == sorted(numbers)
     assert numbers[0] < 8
     assert numbers[-1] == 24
+
+
+@pytest.mark.parametrize(
+    "name", ["turn", "Turn", "TURN", "_dp_unit0", "_DP_unit0", "_dp_hash", "_dp_values", "_dp_again", "__dp_unit0"]
+)
+@pytest.mark.parametrize("turns", [True, False])
+def test_no_name_of_a_column_stands_for_the_unit_or_the_turn(name: str, turns: bool) -> None:
+    """Whatever a column is called, and in whatever case: of 300 rows of one unit 3 count, and one is the first."""
+    asked = request(3)
+    own = tuple(Attribute(name=n, type="INTEGER", kind="integers", points=(0, 99)) for n in (name, "b"))
+    asked = replace(asked, attributes=own, options=asked.options if turns else ())
+    with duckdb.connect() as con:
+        con.execute(f'CREATE TABLE t AS SELECT 1 AS u, i % 100 AS "{name}", 1 AS b FROM range(300) r(i)')
+        source = render.source(asked, "key")
+        ((rows,),) = con.execute(f"SELECT count(*) FROM ({source})").fetchall()
+        assert rows == 3
+        if asked.turns is not None:
+            sql = render.counting(asked, "key", ((name, "b", asked.turns.name),))
+            ((cells,),) = con.execute(f"WITH {sql} SELECT cells FROM blocks").fetchall()
+            assert sorted((cell["k"] % 3, cell["n"]) for cell in cells) == [(0, 1), (1, 1), (2, 1)]
+
+
+@pytest.mark.parametrize("function", ["dp_marginals('t', ['x'], epsilon := 1)", "dp_synthesize('t', epsilon := 1)"])
+def test_columns_that_are_called_like_our_own_are_not_declared(exact: Loaded, function: str) -> None:
+    exact("CREATE TABLE t AS SELECT i % 5 AS u, i % 7 AS _dp_unit0, 1 AS x FROM range(100) t(i)")
+    exact("CALL dp_protect('t', unit := 'u', max_rows := 3, epsilon := 9, delta := 1e-9)")
+    assert "start with _dp_" in exact.refused("CALL dp_attribute('t', '_dp_unit0', low := 0, high := 6)")
+    exact("CALL dp_attribute('t', 'x', low := 0, high := 6)")
+    assert exact(f"FROM {function}")
+
+
+@pytest.mark.parametrize("heavy", [1, 4])
+def test_rows_of_units_that_are_quite_others_are_not_left_out(heavy: int) -> None:
+    """Units with many rows have other values: all rows count where noise leaves that to be seen, and fewer where they are alike."""
+    rng, asked = np.random.default_rng(4), request(24)
+    turns = asked.turns
+    assert turns is not None
+    held = np.where(rng.random(4_000) < 0.05, 24, rng.integers(1, 4, 4_000))
+    unit = np.repeat(np.arange(len(held)), held)
+    many = held[unit] == 24
+    a = np.where(many & (heavy > 1), 2, rng.integers(0, 2, len(unit)))
+    b = np.where(many & (heavy > 1), 3, rng.integers(0, 3, len(unit)))
+    turn = np.arange(len(unit)) - np.repeat(np.cumsum(held) - held, held) + 1
+    domain = Domain({one.name: one.size for one in asked.read})
+    cells = np.ravel_multi_index([a, b, np.searchsorted(np.array(turns.last), turn)], domain.shape(domain.attributes))
+    keys, counts = np.unique(cells, return_counts=True)
+    numbers = [
+        first_rows.chosen(
+            PrivateQueryable(
+                Counts(domain, {domain.attributes: (keys, counts)}),
+                total=0.02,
+                accounting=ZCDP,
+                rows=24,
+                bits=SeededEntropy(seed),
+            ),
+            turns,
+        ).number
+        for seed in range(10)
+    ]
+    assert (np.median(numbers) == 24) == (heavy > 1)
 
 
 @pytest.mark.parametrize("rows", [*range(1, 40), 64, 100, 1000])

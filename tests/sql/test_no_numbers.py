@@ -71,7 +71,9 @@ def test_the_advice_is_answered(visits: Loaded, value: str, function: str, sourc
     assert VALUES[value] in line
     for instead in INSTEAD[VALUES[value]]:
         if not instead.startswith(("sum", "stddev", "count", "median(epoch")):
-            assert advised(written(value), instead) in line
+            assert advised(written(value), instead).replace('"', "") in line.replace(
+                '"', ""
+            )  # quoted where one table is read
         asked = f"SELECT {instead.format(value)} AS s FROM {source}"
         ((found,),), ((truth,),) = answers(visits, asked), visits(asked)
         if isinstance(truth, int | float):

@@ -126,23 +126,29 @@ def _best(
     """(with each pair in the groups that cost least, the distances of what is then measured).
 
     Formula: of groups at distance s, where s^2 is less that of noise and of Poisson counts, sqrt(w^2 - s^2) is hidden, w the largest such
-    distance of all ways and of the whole table; what is measured has noise of sqrt(2/pi) times its standard deviation in each of its cells,
-    as many as they are in effect.
+    distance of all ways, single values among them; what is measured has noise of sqrt(2/pi) times its standard deviation in each of its
+    cells, as many as they are in effect.
 
     Privacy: post-processing.
     """
     even = coarse.EVEN * left / len(best.pairs)
     changed, noisy = dict[Clique, Groups | None](), dict(scores.noisy)
-    for pair in dict.fromkeys(pair for way, _ in others for pair in way):
-        present = known.groups[pair]
-        offered = [(present, scores), *((way[pair], one) for way, one in others if pair in way)]
-        signals = [_signal(one.noisy[pair], one.stddev, groups.sums(best.pairs[pair])) for groups, one in offered]
-        most = max(*signals, _signal(whole.noisy[pair], whole.stddev, best.pairs[pair]))
+    elsewhere = {pair for way, _ in others for pair in way}
+    for pair, present in known.groups.items():
+        if present.of_neighbours and pair not in elsewhere:
+            continue
+        offered: list[tuple[Groups | None, Scores]] = [
+            (present, scores),
+            *((way[pair], one) for way, one in others if pair in way),
+            (None, whole),
+        ]
+        tables = [best.pairs[pair] if way is None else way.sums(best.pairs[pair]) for way, _ in offered]
+        signals = [_signal(one.noisy[pair], one.stddev, table) for (_, one), table in zip(offered, tables, strict=True)]
         losses = []
-        for (groups, _), signal in zip(offered, signals, strict=True):
-            precision = even + (known.precisions.get(pair, 0.0) if groups is present else 0.0)
-            noise = math.sqrt(2 / math.pi / precision) * effective(groups.sums(best.pairs[pair]))
-            losses.append(noise + math.sqrt(most - signal))
+        for (way, _), table, signal in zip(offered, tables, signals, strict=True):
+            precision = even + (known.precisions.get(pair, 0.0) if way is present else 0.0)
+            noise = math.sqrt(2 / math.pi / precision) * effective(table)
+            losses.append(noise + math.sqrt(max(signals) - signal))
         groups, taken = offered[int(np.argmin(losses))]
         if groups is not present:
             changed[pair], noisy[pair] = groups, taken.noisy[pair]

@@ -116,9 +116,7 @@ def alike(request: Request) -> dict[str, Likeness]:
     """Which values of each attribute are alike: those in an order, or as a request says of keys of public tables."""
     said = {name: groups for name, _, _, groups in dict(request.options).get(ALIKE, ())}
     return {
-        one.name: Likeness(ways=tuple(np.array(group) for group in said[one.name]))
-        if one.name in said
-        else Likeness(ordered=ordered(one))
+        one.name: Likeness(ordered=ordered(one), ways=tuple(np.array(group) for group in said.get(one.name, ())))
         for one in request.counted
     }
 

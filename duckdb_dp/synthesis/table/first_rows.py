@@ -11,15 +11,20 @@ import numpy as np
 from duckdb_dp.adaptive.neyman.coarse import EVEN, SMOOTH
 from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.domain.turns import Turns
-from duckdb_dp.linop import Array
+from duckdb_dp.linop import Array, Distance
 from duckdb_dp.private import PrivateQueryable
 from duckdb_dp.reconstruct.measurement import LinearMeasurement
+from duckdb_dp.reconstruct.nonneg import simplex
 
 TOTAL, CLASSES = 0.03, 0.02
 """Of the budget, for the number of rows, and for how many there are of each class of turns."""
 
-APART = 0.16
-"""L1 distance that is supposed between the rows that count and the others. Of seven tables it was 0.04 to 0.3."""
+APART, SPREAD, COMPARED = 0.16, 0.3, 0.03
+"""L1 distance that is supposed between the rows that count and the others, and how far it may be from that: of seven tables it was 0.04 to
+0.3, and it is 1.5 where those with many rows are quite others. And the part of the budget by which they are compared."""
+
+PAIRED, HEARD = 1.5, 0.5
+"""Distance of pairs over that of single attributes; and the noise in it above which nothing is compared."""
 
 CLEAR = 0.01
 """L1 distance by noise, over the rows, below which all rows count."""
@@ -47,15 +52,15 @@ class FirstRows:
 def chosen(queryable: PrivateQueryable, turns: Turns) -> FirstRows:
     """The number of rows of each unit, one of those that classes end at, with the least sum of noise and of what is left out.
 
-    Formula: c rows of each unit, which are a share s of all N, lose ``APART`` (1 - s), and noise as ``_by_noise`` says with the standard
-    deviation of c rows over s N rows.
+    Formula: c rows of each unit, which are a share s of all N, lose a (1 - s), and noise as ``_by_noise`` says with the standard deviation
+    of c rows over s N rows. a is supposed to be ``APART`` first, and then what ``_apart`` says of the rows that would count.
 
     Args:
         queryable: of all rows, with their turns.
         turns: the classes.
 
-    Privacy: spends ``TOTAL`` + ``CLASSES`` of the budget at most: the number of rows in a class is a count of as many rows of a unit as the
-    class has turns.
+    Privacy: spends ``TOTAL`` + ``CLASSES`` + ``COMPARED`` of the budget at most: the number of rows in a class is a count of as many rows
+    of a unit as the class has turns.
     """
     budget, end = queryable.left, len(turns.last)
     whole = queryable.of_turns(turns, 0, end)
@@ -69,12 +74,59 @@ def chosen(queryable: PrivateQueryable, turns: Turns) -> FirstRows:
         for place in range(end)
     ]
     total, shares = _calm(turns, classes, noisy), _shares(turns, classes, noisy)
-    losses = [
-        _by_noise(domain, left, number / (share * total)) + APART * (1 - share)
-        for number, share in zip(turns.last, shares.tolist(), strict=True)
-    ]
-    best = int(np.argmin(losses))
+    by_noise = np.array(
+        [
+            _by_noise(domain, left, number / (share * total))
+            for number, share in zip(turns.last, shares.tolist(), strict=True)
+        ]
+    )
+    best = int(np.argmin(by_noise + APART * (1 - shares)))
+    if best + 1 < end:
+        some = queryable.of_turns(turns, 0, best + 1)
+        apart = _apart(whole, some, total, float(shares[best]), budget * COMPARED)
+        best = int(np.argmin(by_noise + apart * (1 - shares)))
     return FirstRows(queryable=queryable.of_turns(turns, 0, best + 1), number=turns.last[best], total=total)
+
+
+def _apart(whole: PrivateQueryable, some: PrivateQueryable, total: float, share: float, rho: float) -> float:
+    """How far the pairs of some rows are from those of the others, in L1 over the rows: ``APART`` as far as noise hides it.
+
+    Formula: of each attribute the distance D of the noisy shares of some rows, times the number of all, from all rows; D^2 less what noise
+    and chance make of it, over N^2 (1 - s)^2, is the square of the distance from the other rows. The mean m over the attributes has
+    noise of variance v, and a = (S^2 1.5 m + v A) / (S^2 + v), A being ``APART`` and S ``SPREAD``.
+
+    Args:
+        whole, some: all rows, and those that would count.
+        total: N, noisy.
+        share: s, of the rows that would count.
+        rho: what may be spent.
+
+    Privacy: spends rho, or nothing where noise would hide all of it.
+    """
+    names = [name for name, size in whole.domain.sizes.items() if size > 1]
+    if not names:
+        return APART
+    each, reach = rho / (2 * len(names)), total * (1 - share)
+    stddev = whole.rows / math.sqrt(2 * each)
+    if stddev > HEARD * reach * math.sqrt(len(names)):
+        return APART
+    asked, beside = [], list[float]()
+    for noisy in some.measure_marginals([((name,), each) for name in names]):
+        shares = (
+            simplex(noisy.answers, 1.0)
+            if noisy.answers.sum() <= 0
+            else simplex(noisy.answers / noisy.answers.sum(), 1.0)
+        )
+        asked.append((noisy.clique, Distance(total * shares), each))
+        by_noise = len(shares) * math.sqrt(noisy.variance) / share
+        by_chance = float(np.sqrt(total * shares * (1 - share) / share).sum())
+        beside.append(2 / math.pi * (by_noise**2 + by_chance**2))
+    found = [
+        math.sqrt(max(float(answer[0]) ** 2 - variance - less, 0.0)) / reach
+        for (answer, variance), less in zip(whole.answer_all(asked), beside, strict=True)
+    ]
+    variance = (PAIRED * stddev / reach) ** 2 / len(names)
+    return (SPREAD**2 * PAIRED * float(np.mean(found)) + variance * APART) / (SPREAD**2 + variance)
 
 
 def _calm(turns: Turns, classes: Sequence[LinearMeasurement], total: LinearMeasurement) -> float:
@@ -88,11 +140,11 @@ def _calm(turns: Turns, classes: Sequence[LinearMeasurement], total: LinearMeasu
     """
     noise = np.sqrt([one.variance for one in (*classes, total)])
     found = np.array([float(one.answers[0]) for one in (*classes, total)]) / noise
-    starts = np.array([0, *turns.last[:-1]])
+    ends = np.array([0, *turns.last], dtype=np.float64)
     squares, rows = list[float](), list[float]()
     for q in np.linspace(0, 1, RATIOS).tolist():
-        each = q ** np.arange(turns.last[-1])
-        told = np.append(np.add.reduceat(each, starts), each.sum()) / noise
+        each = np.diff(ends if q == 1 else (1 - q**ends) / (1 - q))
+        told = np.append(each, each.sum()) / noise
         units = max(float(told @ found / (told @ told)), 0.0)
         squares.append(float(((found - units * told) ** 2).sum()))
         rows.append(units * float(each.sum()))

@@ -121,6 +121,35 @@ def test_errors_do_not_grow_with_the_budget(ways: tuple[int, ...]) -> None:
         assert more.mean() < less.mean()
 
 
+@pytest.mark.parametrize("rho", [0.3, 3.0])
+def test_what_public_columns_do_not_say_is_found_where_noise_allows(rho: float) -> None:
+    """Ways that say nothing are given up for groups of neighbours, and these for single keys, as where there are none."""
+    rng, key = np.random.default_rng(9), next(rows())
+    near = np.clip(key * 12 // KEYS + rng.integers(-1, 2, ROWS), 0, 11)
+    keys, counts = np.unique(np.ravel_multi_index([key, near], (KEYS, 12)), return_counts=True)
+    domain = Domain({"key": KEYS, "a": 12})
+    truth = np.zeros((KEYS, 12))
+    np.add.at(truth, (key, near), 1.0)
+    found = []
+    for ways in (tuple(rng.integers(0, n, KEYS) for n in KINDS), ()):
+        errors = []
+        for seed in range(3):
+            queryable = PrivateQueryable(
+                Counts(domain, {domain.attributes: (keys, counts)}),
+                total=rho,
+                accounting=ZCDP,
+                rows=1,
+                bits=SeededEntropy(seed),
+            )
+            likeness = {"key": Likeness(ways=ways), "a": Likeness(ordered=12)}
+            estimate = neyman(queryable, Workload.all_k_way(domain, 2), Options(), alike=likeness).estimate
+            assert estimate is not None
+            tenth = np.arange(KEYS) * 10 // KEYS
+            errors.append(np.abs(by_kind(estimate.pairs["key", "a"], tenth) - by_kind(truth, tenth)).sum() / ROWS)
+        found.append(np.mean(errors))
+    assert found[0] < 1.2 * found[1] + 0.02
+
+
 def test_without_noise_every_key_stays_alone_and_counts_are_exact() -> None:
     found, grouped = estimated(alike(2, 1, 0), 1e9, NoNoise())
     assert not grouped
