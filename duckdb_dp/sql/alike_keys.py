@@ -1,7 +1,7 @@
 """Which keys of a public table are alike: those of rows with the same values. Synthesis measures them together where noise hides each."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,11 +28,11 @@ LEAST_KEYS = 8
 MOST, BINS = 32, 8
 """Values of a public column that are told apart; columns of more values in an order are cut into so many bins of about as many rows."""
 
-TRIED, COLUMNS = 64, 3
+TRIED, COLUMNS = 64, 6
 """Columns of a public table that are read, and of these how many say at most which keys are alike."""
 
-FEW, SAID = 16, 0.2
-"""Groups up to which the first column is preferred; and nats that another column says of the keys at least, beside those before it."""
+FEW, SAID, SAME = 16, 0.2, 1e-6
+"""Groups of columns that are preferred; nats that a column says of the keys at least; and those by which two columns differ."""
 
 
 def with_alike(session: Session, dataset: Dataset, request: Request) -> Request:
@@ -79,9 +79,11 @@ def _found(session: Session, dataset: Dataset, attributes: Sequence[Attribute]) 
             yield name, parent.name, columns, tuple(tuple(group.tolist()) for group in groups)
 
 
-def _codes(session: Session, attribute: Attribute, reference: Reference, parent: Table) -> tuple[list[str], Integers]:
-    """(public columns, the code of each value's row in each of them, 0 where it has no row, shape (values, columns))."""
-    empty = list[str](), np.empty((attribute.size, 0), dtype=np.int64)
+def _codes(
+    session: Session, attribute: Attribute, reference: Reference, parent: Table
+) -> tuple[list[str], Integers, Collection[str]]:
+    """(public columns, the code of each value's row in each, 0 where it has no row, shape (values, columns), those that are cut)."""
+    empty = list[str](), np.empty((attribute.size, 0), dtype=np.int64), list[str]()
     (key,) = reference.key
     columns = {
         name: type_
@@ -105,13 +107,14 @@ def _codes(session: Session, attribute: Attribute, reference: Reference, parent:
         try:
             counts = ", ".join(f"count(DISTINCT v{i})" for i in range(len(plain)))
             different = cursor.execute(f"WITH {rows} SELECT {counts} FROM held").fetchone() if plain else ()
-            codes = dict[str, str]()
+            codes, cut = dict[str, str](), dict[str, str]()
             for i, (name, number) in enumerate(zip(plain, different or (), strict=True)):
                 if number <= MOST:
                     codes[name] = f"dense_rank() OVER (ORDER BY v{i})"
                 elif (dtype := types.find(columns[name])) is not None and (dtype.numeric or dtype.ordered):
                     binned = f"1 + (rank() OVER (ORDER BY v{i}) - 1) * {BINS} // count(*) OVER ()"
-                    codes[name] = f"CASE WHEN v{i} IS NULL THEN {BINS + 1} ELSE {binned} END"
+                    cut[name] = f"CASE WHEN v{i} IS NULL THEN {BINS + 1} ELSE {binned} END"
+            codes |= cut
             if not codes:
                 return empty
             listed = ", ".join(f"{code} AS c{i}" for i, code in enumerate(codes.values()))
@@ -122,28 +125,32 @@ def _codes(session: Session, attribute: Attribute, reference: Reference, parent:
             ).fetchall()
         except duckdb.Error:
             return empty  # a generated column that fails, say
-    return [*codes], np.array(found, dtype=np.int64).reshape(attribute.size, len(codes))
+    return [*codes], np.array(found, dtype=np.int64).reshape(attribute.size, len(codes)), [*cut]
 
 
-def _ways(names: Sequence[str], codes: Integers) -> list[tuple[tuple[str, ...], Integers]]:
-    """(columns, group of each value) of each way in which values are alike: by each of some columns, by two, and by all of these."""
+def _ways(names: Sequence[str], codes: Integers, cut: Collection[str]) -> list[tuple[tuple[str, ...], Integers]]:
+    """(columns, group of each value) of each way in which values are alike: by each of some columns, and by the first two.
+
+    First are columns of few values as they are, then numbers and dates that are cut into as few, and of each those that say most of a key.
+    """
     known = codes[:, 0] > 0 if len(names) else np.zeros(0, dtype=bool)
     most = known.sum() / 2  # a column of nearly as many values as there are keys says what the key says
     groups = {name: _numbered(codes[:, i]) for i, name in enumerate(names)}
     groups = {name: one for name, one in groups.items() if 2 <= len(np.unique(one[known])) <= most}
-    taken, said = list[str](), 0.0
-    while groups.keys() - {*taken} and len(taken) < COLUMNS:
-        more = {
-            name: _nats(_all([*(groups[one] for one in taken), groups[name]])[known]) - said
-            for name in groups
-            if name not in taken
-        }
-        few = {name: more[name] for name in more if taken or len(np.unique(groups[name])) <= FEW} or more
-        best = min(few, key=lambda name: (-round(few[name], 6), name))
-        if more[best] < SAID:
-            break
-        taken, said = [*taken, best], said + more[best]
-    ways = [*((name,) for name in taken), *(tuple(taken[:n]) for n in range(2, len(taken) + 1))]
+    said = {name: _nats(one[known]) for name, one in groups.items()}
+    taken = list[str]()
+    for name in sorted(
+        groups, key=lambda name: (len(np.unique(groups[name])) > FEW, name in cut, -round(said[name], 6), name)
+    ):
+        # Of two columns of which each says the other, the second one says nothing.
+        again = any(
+            _nats(_all([groups[name], groups[one]])[known]) < max(said[name], said[one]) + SAME
+            and abs(said[name] - said[one]) < SAME
+            for one in taken
+        )
+        if said[name] >= SAID and not again and len(taken) < COLUMNS:
+            taken.append(name)
+    ways = [(name,) for name in taken] + ([tuple(taken[:2])] if len(taken) > 1 else [])
     found = [(way, _all([groups[name] for name in way])) for way in ways]
     return [(way, group) for way, group in found if len(np.unique(group[known])) <= most]
 

@@ -182,7 +182,11 @@ def _steps(
     possible = chosen_parents.drawn(session, dataset, table.references)
     plan_of.note_references(
         schema.copied,
-        [r for r in table.references if owned_by_join and r not in (*possible, *plan_of.referring) and r not in keyed],
+        [
+            r
+            for r in table.references
+            if owned_by_join and r not in (*possible, *plan_of.referring, *keyed) and not {*r.columns} <= {*attributes}
+        ],
     )
     for reference in known:
         found = schema.also.get(reference.parent, ())

@@ -69,12 +69,31 @@ def table_name(select: exp.Select) -> str:
     return ".".join(part.sql("duckdb") for part in source.this.parts)
 
 
+def check_qualifiers(select: exp.Select) -> None:
+    """Refuse columns of a table that a SELECT of one table does not read, under a name that this one does not have there.
+
+    Raises:
+        DPError: there is one.
+    """
+    source = select.args.get("from_") or select.args.get("from")
+    if source is None or not isinstance(source.this, exp.Table) or select.args.get("joins"):
+        return
+    known = (source.this.alias or source.this.name).lower()
+    for column in select.find_all(exp.Column):
+        if column.table and column.table.lower() != known:
+            table = brief(source.this.sql("duckdb"))
+            raise DPError(
+                f"{brief(select.sql('duckdb'))} uses {brief(column.sql('duckdb'))}, which is no column of {table}."
+            )
+
+
 def questions(select: exp.Select, number: int, declared: Mapping[str, Attribute]) -> list[Question]:
     """One question per grouping set and linear query of the SELECT with that number in its batch.
 
     Raises:
         DPError: it cannot be answered exactly from the declared domain; the message says what works instead.
     """
+    check_qualifiers(select)
     parsed = _parse(select, declared)
     queries = dict.fromkeys(query for column in parsed.columns if column.function for query in bases(column))
     return [

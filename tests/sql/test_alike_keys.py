@@ -86,7 +86,7 @@ def test_rows_keep_what_they_share_with_public_rows(exact: Loaded, type_: str, n
     loaded.connection.close()
 
 
-SYNTHESIZE = "SELECT * FROM dp_synthesize('stays', epsilon := 1)"
+SYNTHESIZE = "SELECT * FROM dp_synthesize('stays', epsilon := 1) ORDER BY ALL"
 
 
 def with_doctors(loaded: Loaded) -> None:

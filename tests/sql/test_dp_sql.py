@@ -5,7 +5,10 @@ import re
 from collections import Counter
 from typing import Any
 
+import duckdb
 import pytest
+
+from tests.conftest import Loaded
 
 NOISY = ["stddev", "ci_low", "ci_high", "private"]
 AGES = ["[0, 20)", "[20, 40)", "[40, 60)", "[60, 100]"]
@@ -431,3 +434,19 @@ def test_both_ends_of_between_are_inside(exact: Any) -> None:
     for mu, domain in enumerate(domains, 1):
         exact(f"CALL dp_attribute('visits', 'day', {domain})")
         assert round(exact(asked.format(mu))[0][0], 2) == 31
+
+
+@pytest.mark.parametrize(
+    "select",
+    [
+        "SELECT x.sex, count(*) AS n FROM people p GROUP BY x.sex",
+        "SELECT people.sex, count(*) AS n FROM people p GROUP BY 1",
+        "SELECT sex, count(*) AS n FROM people WHERE towns.sex = 'F' GROUP BY sex",
+        "SELECT count(*) AS n FROM people HAVING count(q.smoker) > 3",
+    ],
+)
+def test_a_column_of_another_table_is_none_of_this_one(db: Loaded, select: str) -> None:
+    """DuckDB says that there is no such table; no column of that name takes its place, and nothing is charged."""
+    with pytest.raises(duckdb.Error, match="not found"):
+        db(select)
+    assert "which is no column of people" in db.refused("FROM dp_sql(?, epsilon := 1)", [select])

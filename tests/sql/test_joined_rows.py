@@ -96,7 +96,7 @@ REFUSED = {
     "SELECT count(*) FROM visits AS a SEMI JOIN drugs USING (drug)": "not a column of both sides",
     "SELECT region FROM clinics c WHERE clinic > (SELECT count(*) FROM visits v WHERE v.clinic = c.clinic)": "row around it.*GROUP BY",
     "SELECT region FROM clinics WHERE clinic > (SELECT count(*) FROM drugs WHERE id = clinic)": "reads clinic of the row around it",
-    "SELECT count(*) FROM clinics SEMI JOIN visits USING (clinic)": "depend on many units",
+    "SELECT count(*) FROM clinics SEMI JOIN visits USING (clinic)": "one unit may decide",
 }
 """SELECT -> what its refusal says."""
 

@@ -25,7 +25,7 @@ from duckdb_dp.reconstruct.likeness import Likeness
 SCORING, SCORE_STDDEV = 0.07, 0.014
 """Most of a round that scores may take; and the noise, over the number of rows, below which they need not be."""
 
-MOST = 8
+MOST = 10
 """Ways of a pair that are scored beside the one in which it would be measured: groups of neighbours, and those of the fewest groups."""
 
 
@@ -123,11 +123,10 @@ def _best(
     others: Sequence[tuple[Mapping[Clique, Groups], Scores]],
     left: float,
 ) -> tuple[ResidualEstimates, Scores]:
-    """(with each pair in the groups that cost least, the distances of what is then measured).
+    """(with each pair in the groups that show most beyond their noise, the distances of what is then measured).
 
-    Formula: of groups at distance s, where s^2 is less that of noise and of Poisson counts, sqrt(w^2 - s^2) is hidden, w the largest such
-    distance of all ways, single values among them; what is measured has noise of sqrt(2/pi) times its standard deviation in each of its
-    cells, as many as they are in effect.
+    Formula: the distance of groups beyond that by noise and by chance, less the noise in what is measured of them, is the largest. That
+    noise is sqrt(2/pi) times its standard deviation in each of its cells, as many as they are in effect. Single values are groups too.
 
     Privacy: post-processing.
     """
@@ -143,18 +142,17 @@ def _best(
             (None, whole),
         ]
         tables = [best.pairs[pair] if way is None else way.sums(best.pairs[pair]) for way, _ in offered]
-        signals = [_signal(one.noisy[pair], one.stddev, table) for (_, one), table in zip(offered, tables, strict=True)]
-        losses = []
-        for (way, _), table, signal in zip(offered, tables, signals, strict=True):
+        gains = []
+        for (way, one), table in zip(offered, tables, strict=True):
             precision = even + (known.precisions.get(pair, 0.0) if way is present else 0.0)
             noise = math.sqrt(2 / math.pi / precision) * effective(table)
-            losses.append(noise + math.sqrt(max(signals) - signal))
-        groups, taken = offered[int(np.argmin(losses))]
+            gains.append(_shown(one.noisy[pair], one.stddev, table) - noise)
+        groups, taken = offered[int(np.argmax(gains))]
         if groups is not present:
             changed[pair], noisy[pair] = groups, taken.noisy[pair]
     return known.regrouped(changed), scores.of(noisy)
 
 
-def _signal(noisy: float, stddev: float, table: Array) -> float:
-    """The square of a distance beyond that by noise and by chance."""
-    return max(max(noisy, 0.0) ** 2 - stddev**2 - coarse.by_chance(table) ** 2, 0.0)
+def _shown(noisy: float, stddev: float, table: Array) -> float:
+    """A distance beyond that by noise and by chance."""
+    return math.sqrt(max(max(noisy, 0.0) ** 2 - stddev**2 - coarse.by_chance(table) ** 2, 0.0))
