@@ -35,7 +35,7 @@ COLUMNS = {
     "list": "[i % 5]",
     "record": "{'a': i % 5}",
 }
-UNLISTED = {"large", "zoned", "span", "bytes", "list", "record"}
+UNLISTED = {"zoned", "span", "bytes", "list", "record"}
 """Columns of which no groups are made, but of what is worked out of them."""
 
 WORKED_OUT = [
@@ -93,13 +93,17 @@ def check(joined: Loaded, key: str, join: str = "JOIN") -> None:
 
 
 def plain(value: object) -> object:
-    return float(value) if isinstance(value, Decimal) else value
+    return str(value) if isinstance(value, Decimal) else value  # all digits
 
 
 @pytest.mark.some(3)
 @pytest.mark.parametrize("join", ["JOIN", "LEFT JOIN"])
 @pytest.mark.parametrize("column", [name for name in COLUMNS if name not in UNLISTED])
 def test_the_values_of_a_public_column_are_groups(joined: Loaded, column: str, join: str) -> None:
+    if (column, join) == ("large", "LEFT JOIN"):  # more digits than a DOUBLE has, beside NULL
+        select = f"SELECT {column} AS g, count(*) AS n FROM visits {join} public USING (k) GROUP BY g"
+        assert "group by something worked out of it" in joined.refused("FROM dp_sql(?, epsilon := 1)", [select])
+        return
     check(joined, column, join)
 
 
