@@ -73,8 +73,8 @@ def opened(folder: Path, more: str) -> Iterator[Loaded]:
 
 
 def cases() -> list[tuple[str, str, str]]:
-    """Every value with every condition, of ranges and tables in turn."""
-    pairs = [(value, condition) for value in VALUES for condition in CONDITIONS]
+    """Every value with every other condition, of ranges and tables in turn."""
+    pairs = [(value, condition) for i, value in enumerate(VALUES) for condition in [*CONDITIONS][i % 2 :: 2]]
     return [(FROM[i % len(FROM)], RANGES[i % 5 if i % 11 else 5], *pair) for i, pair in enumerate(pairs)]
 
 
