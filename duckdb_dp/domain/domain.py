@@ -252,9 +252,7 @@ def declare(
     """
     dtype = types.column_type(type, f"attribute '{name}'")
     if name.lower().startswith("_dp_"):
-        raise DPError(
-            f"columns whose names start with _dp_, such as '{name}', are not read; give it another name in a view."
-        )
+        raise DPError(f"columns whose names start with _dp_, such as '{name}', are not read; rename it in a view.")
 
     said: dict[str, Any] = {"other": other, "nulls": nulls, "decimals": decimals, "at_least": at_least}
 

@@ -188,7 +188,8 @@ class Session:
             if found is not None and found.state == "stored" and found.request_hash == one:
                 self.read[found.id] = found
                 return found
-        if request.function == "dp_synthesize" and (found := self._drawn_before(request, name)) is not None:
+        of_rows = request.synthetic and "references" not in dict(request.options)
+        if of_rows and (found := self._drawn_before(request, name)) is not None:
             self.read[found.id] = found
             return found
         return None

@@ -15,6 +15,7 @@ from duckdb_dp.counting.sums import ExactSums
 from duckdb_dp.grouped_sums import BITS, sum_name
 from duckdb_dp.plan.clipping import Clip, by_norm
 from duckdb_dp.plan.direct import DirectPlan
+from duckdb_dp.plan.sensitivity import squared
 from duckdb_dp.sql import execute
 
 SELECTS = [
@@ -158,7 +159,7 @@ def test_one_unit_changes_clipped_sums_by_their_norm_at_most(tmp_path: Path, sel
                     else:
                         norm = float(np.linalg.norm(np.concatenate(found).astype(float), 1 if pure else 2))
                         part, sum_ = plan.sums[clip.sums[0]]
-                        assert norm <= plan._squared(part, sum_) ** 0.5
+                        assert norm <= squared(part, sum_, 1, pure=pure) ** 0.5
                         attained = max(attained, norm / 2**BITS)
     assert attained > 1 - 1e-6
 
