@@ -11,6 +11,8 @@ import duckdb_dp.testing
 from tests.conftest import Loaded
 
 VALUES = ["1 / f", "ln(f)", "-g", "h", "1e308 * (f + 10) * 10", "k"]
+if duckdb.__version__.startswith("1.4."):
+    VALUES.remove("ln(f)")  # a logarithm of 0 is an error there
 ABOVE = [
     "{}",
     "coalesce({} + 1, 0)",
