@@ -112,11 +112,7 @@ def _apart(whole: PrivateQueryable, some: PrivateQueryable, total: float, share:
         return APART
     asked, beside = [], list[float]()
     for noisy in some.measure_marginals([((name,), each) for name in names]):
-        shares = (
-            simplex(noisy.answers, 1.0)
-            if noisy.answers.sum() <= 0
-            else simplex(noisy.answers / noisy.answers.sum(), 1.0)
-        )
+        shares = simplex(noisy.answers / max(float(noisy.answers.sum()), 1.0), 1.0)
         asked.append((noisy.clique, Distance(total * shares), each))
         by_noise = len(shares) * math.sqrt(noisy.variance) / share
         by_chance = float(np.sqrt(total * shares * (1 - share) / share).sum())
