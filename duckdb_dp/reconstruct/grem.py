@@ -104,6 +104,14 @@ class ResidualEstimates:
         """Those of tables of single values alone."""
         return self._some(self.values.keys() - self.groups.keys())
 
+    def in_groups(self) -> dict[Clique, tuple[int, ...]]:
+        """Of what was measured in groups alone: how many there were of each attribute, when it was measured last.
+
+        A clique whose groups have changed since counts as it was measured: new groups may get nothing of the budget.
+        """
+        last = {clique: one.groups.get(clique) for one in (*self.coarser, self) for clique in one.values}
+        return {clique: groups.shape for clique, groups in last.items() if groups is not None}
+
     def filled(self, tables: Mapping[Clique, Array]) -> "ResidualEstimates":
         """Those of tables of single values, and where groups were measured the residuals of given tables.
 

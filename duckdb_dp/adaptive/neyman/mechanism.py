@@ -147,8 +147,7 @@ def neyman(
                 done.note(state.rounds[-1])
     whole = [one for one in state.measured if one.answers.size == workload.domain.cells(one.clique)]
     measured = ResidualEstimates.of(workload.domain, whole).noisy()
-    shapes = {pair: groups.shape for pair, groups in state.known.groups.items() if pair in state.known.cliques}
-    return Outcome(measured=measured, rounds=state.rounds, estimate=state.best, grouped=shapes)
+    return Outcome(measured=measured, rounds=state.rounds, estimate=state.best, grouped=state.known.in_groups())
 
 
 def check(workload: Workload, options: Options, rho: float, accounting: Accounting, *, rows: int = 1) -> None:

@@ -1,17 +1,18 @@
 """Pairs of many values in groups of neighbouring ones: which groups by how much noise, and what is kept of what two numbers share."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 
 from duckdb_dp.accounting.base import ZCDP
 from duckdb_dp.adaptive import Options
-from duckdb_dp.adaptive.base import Outcome
-from duckdb_dp.adaptive.neyman import neyman
+from duckdb_dp.adaptive.base import Outcome, measure_residuals
+from duckdb_dp.adaptive.neyman import mechanism, neyman
 from duckdb_dp.adaptive.neyman.coarse import FEWEST, LEAST, by_chance, grouped
 from duckdb_dp.counting.counts import Counts
-from duckdb_dp.domain.domain import Domain
+from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.domain.workload import Workload
 from duckdb_dp.linop import Array
 from duckdb_dp.noise.uniform import EntropySource
@@ -127,6 +128,22 @@ def test_all_is_spent_and_it_is_said_which_pairs_are_in_groups() -> None:
     assert ("a", "b") in outcome.grouped
     assert all(len(shape) == 2 and max(shape) < 40 for shape in outcome.grouped.values())
     assert ("e", "f") not in outcome.grouped
+
+
+def test_every_pair_that_took_budget_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where its values are planned to stand alone later, and then get nothing."""
+    took = set[Clique]()
+
+    def measure(*args: Any, **kwargs: Any) -> Any:
+        found = measure_residuals(*args, **kwargs)
+        took.update(one.clique for one in found if len(one.clique) == 2)
+        return found
+
+    monkeypatch.setattr(mechanism, "measure_residuals", measure)
+    for seed, rho in enumerate([0.01, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2]):
+        took.clear()
+        _, outcome, _ = run("bend", 40, rho, SeededEntropy(seed), ordered=True)
+        assert took == {one.clique for one in outcome.measured if len(one.clique) == 2} | outcome.grouped.keys()
 
 
 def test_without_noise_every_value_stays_alone_and_counts_are_exact() -> None:

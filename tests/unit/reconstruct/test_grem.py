@@ -10,6 +10,7 @@ from duckdb_dp.domain.domain import Clique, Domain
 from duckdb_dp.errors import DPError
 from duckdb_dp.linop import Centring, Identity, centre
 from duckdb_dp.reconstruct.grem import ResidualEstimates, centred, decompose
+from duckdb_dp.reconstruct.groups import Groups
 from duckdb_dp.reconstruct.measurement import LinearMeasurement, residual_measurement
 
 DOMAIN = Domain({"a": 3, "one": 1, "b": 4, "c": 2, "d": 5})
@@ -110,6 +111,22 @@ def test_adding_leaves_the_old_alone() -> None:
     assert set(old.values) == {("a",), ()}
     assert all((old.values[tau] == kept[tau]).all() for tau in kept)
     assert new.precisions == {("a",): 1.0, (): 0.5, ("a", "b"): 0.5}
+
+
+def test_what_was_measured_in_groups_stays_so_until_it_is_measured_otherwise() -> None:
+    def groups(shape: tuple[int, ...]) -> Groups:
+        of = [np.arange(n) * m // n for m, n in zip(shape, DOMAIN.shape(("b", "d")), strict=True)]
+        return Groups(tuple(of), [np.eye(m)[one] for m, one in zip(shape, of, strict=True)])
+
+    def noisy(shape: tuple[int, ...]) -> LinearMeasurement:
+        return residual_measurement(Domain(dict(zip("bd", shape, strict=True))), ("b", "d"), np.ones(shape), 1.0)
+
+    known = ResidualEstimates.of(DOMAIN, residuals(8, [("a", "c"), ("d",)]))
+    for shape, after in (((2, 2), {}), ((2, 3), {("b", "d"): (2, 2)}), ((4, 5), {("b", "d"): (2, 3)})):
+        known = known.regrouped({("b", "d"): groups(shape) if shape != (4, 5) else None})
+        assert known.in_groups() == after
+        known = known.added([noisy(shape)])
+    assert known.in_groups() == {}
 
 
 @pytest.mark.parametrize("variance", [0.0, -1.0, float("inf"), float("nan")])
