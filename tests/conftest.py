@@ -223,8 +223,8 @@ def exact(lender: People, folder: Path) -> Iterator[Loaded]:
         yield loaded
 
 
-FEW = 2
-"""Cases of each test in the short run, where its mark says nothing."""
+FEW = 1
+"""Cases of each test in the short run, where its mark says nothing: two would take more than five minutes on two cores."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

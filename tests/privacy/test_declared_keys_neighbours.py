@@ -90,7 +90,7 @@ def test_the_bound_is_that_of_constraints(tmp_path: Path, links: str) -> None:
     assert none == [MARKS * TAKEN] * len(JOINS)
 
 
-@pytest.mark.some(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("links", LINKS)
 @pytest.mark.parametrize("seed", range(2))
 def test_one_unit_changes_joins_by_their_bound(db: Loaded, links: str, seed: int) -> None:

@@ -130,6 +130,7 @@ def table(folder: Path, protected: str) -> Iterator[duckdb.DuckDBPyConnection]:
         yield con
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "protected",
     [

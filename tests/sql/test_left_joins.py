@@ -144,7 +144,7 @@ def condition(draw: random.Random, table: str) -> str:
     return form.format(column)
 
 
-@pytest.mark.some(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_no_person_has_more_rows_than_a_bound_says(found: Loaded, seed: int) -> None:
     """Of random FROMs, over rows of which many persons have as many as they may, whole and as different rows of one table."""

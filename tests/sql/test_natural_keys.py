@@ -77,7 +77,7 @@ NAMES = ["pupils", "enrolments", "grades", "remarks"]
 BOUNDS = "'enrolments': 5, 'grades': 5, 'remarks': 10"
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("term", ["", "VARCHAR", "DATE", "SMALLINT"])
 @pytest.mark.parametrize("public", [True, False], ids=["public", "declared"])
 @pytest.mark.parametrize("type_", list(COURSES))
@@ -269,7 +269,7 @@ CALL dp_attribute('visits', 'pupil', low := 0, high := 59, nulls := true);
 """
 
 
-@pytest.mark.some(1, "unit")
+@pytest.mark.some(1)
 @pytest.mark.parametrize("unit", [True, False], ids=["unit", "facts"])
 @pytest.mark.parametrize("unique", [True, False], ids=["unique", "declared"])
 @pytest.mark.parametrize("type_", list(PARTS))

@@ -135,6 +135,7 @@ def _check(shop: Loaded, seeds: range) -> None:
     assert answered > len(seeds) / 3, answered
 
 
+@pytest.mark.slow
 def test_rows_of_random_parentheses_are_duckdbs(shop: Loaded) -> None:
     _check(shop, range(25))
 

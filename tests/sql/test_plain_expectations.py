@@ -151,6 +151,7 @@ def test_requests_of_the_ledger_are_short(hospital: Loaded) -> None:
     assert (stored["release"], stored["request_hash"]) == (release, whole)
 
 
+@pytest.mark.slow
 def test_of_how_many_rows_a_quantile_has_a_value_is_said_before_and_after(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute(

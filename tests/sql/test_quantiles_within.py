@@ -46,7 +46,7 @@ def _cases() -> list[Any]:
     ]
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize(("type_", "how"), _cases())
 def test_quantiles_and_their_intervals_lie_within_conditions(db: Loaded, type_: str, how: str) -> None:
     t, table = db, made(db, type_)

@@ -394,6 +394,7 @@ def mutations(asked: Asked) -> Iterator[Asked]:
         )
 
 
+@pytest.mark.slow
 def test_random_words(hospital: Loaded) -> None:
     _check(hospital, range(4))
 

@@ -95,7 +95,7 @@ def errors(sigma: float, epsilon: float, seed: int, unit: bool) -> tuple[float, 
     return float(apart[0]), float(np.mean(apart[1:])), len(made) / len(pairs)
 
 
-@pytest.mark.some(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("tiled", [True, False])
 @pytest.mark.parametrize(("sigma", "unit"), [(0.5, True), (1.0, True), (2.0, True), (0.5, False)])
 def test_links_to_famous_rows_are_no_worse_at_larger_budgets(
