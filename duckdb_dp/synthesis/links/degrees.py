@@ -10,6 +10,7 @@ from duckdb_dp.counting.units import classes
 from duckdb_dp.domain.domain import Domain
 from duckdb_dp.linop import Array, Integers
 from duckdb_dp.reconstruct.nonneg import simplex
+from duckdb_dp.synthesis.links.last_degrees import calmed
 from duckdb_dp.synthesis.links.linked_rows import shrunk
 from duckdb_dp.synthesis.links.measured_degrees import Measured, means, numbers
 from duckdb_dp.synthesis.links.negative_binomials import HALVINGS, clipped
@@ -88,7 +89,10 @@ def model(measured: Measured, side: Side, domain: Domain, links: int) -> Degrees
     within = np.where(
         expected[held] > LEAST, prior[1:] / np.maximum(expected, LEAST)[held], 1 / np.bincount(held)[held]
     )
-    shares = np.append(max(0.0, 1 - found.sum()), found[held] * within)
+    each = calmed(found[held] * within, prior[1:], held, measured.classed, measured.rows, links / number)
+    found = np.bincount(held, each, minlength=len(first)).astype(np.float64)
+    within = np.where(found[held] > 0, each / np.maximum(found, 1e-300)[held], within)
+    shares = np.append(max(0.0, 1 - each.sum()), each)
     of_types = {name: one.group[side.types[:, side.attributes.index(name)]] for name, one in measured.values.items()}
     tables = {
         name: _by_value(

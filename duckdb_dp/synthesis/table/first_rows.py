@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
@@ -19,6 +19,9 @@ from duckdb_dp.reconstruct.nonneg import simplex
 TOTAL, CLASSES = 0.03, 0.02
 """Of the budget, for the number of rows, and for how many there are of each class of turns."""
 
+KNOWN, MORE = 0.05, 0.1
+"""Noise in the number of rows, over that number, above which it is measured again; and what that takes of the budget at most."""
+
 APART, SPREAD, COMPARED = 0.16, 0.3, 0.03
 """L1 distance that is supposed between the rows that count and the others, and how far it may be from that: of seven tables it was 0.04 to
 0.3, and it is 1.5 where those with many rows are quite others. And the part of the budget by which they are compared."""
@@ -29,7 +32,7 @@ PAIRED, HEARD = 1.5, 0.5
 CLEAR = 0.01
 """L1 distance by noise, over the rows, below which all rows count."""
 
-UNLIKE, RATIOS = 0.6, 51
+UNLIKE, RATIOS = 0.3, 51
 """How far the number of rows may be, over itself, from that of units whose numbers of rows fall by one ratio; and ratios that are tried."""
 
 
@@ -59,8 +62,8 @@ def chosen(queryable: PrivateQueryable, turns: Turns) -> FirstRows:
         queryable: of all rows, with their turns.
         turns: the classes.
 
-    Privacy: spends ``TOTAL`` + ``CLASSES`` + ``COMPARED`` of the budget at most: the number of rows in a class is a count of as many rows
-    of a unit as the class has turns.
+    Privacy: spends ``TOTAL`` + ``CLASSES`` + ``MORE`` + ``COMPARED`` of the budget at most: the number of rows in a class is a count of
+    as many rows of a unit as the class has turns.
     """
     budget, end = queryable.left, len(turns.last)
     whole = queryable.of_turns(turns, 0, end)
@@ -73,7 +76,11 @@ def chosen(queryable: PrivateQueryable, turns: Turns) -> FirstRows:
         queryable.of_turns(turns, place, place + 1).measure_marginals([((), budget * CLASSES / end)])[0]
         for place in range(end)
     ]
-    total, shares = _calm(turns, classes, noisy), _shares(turns, classes, noisy)
+    total = _calm(turns, classes, noisy)
+    if (lacking := noisy.variance / (KNOWN * total) ** 2 - 1) > 0:
+        noisy = _again(whole, noisy, budget * min(TOTAL * lacking, MORE))
+        total, left = _calm(turns, classes, noisy), queryable.left
+    shares = _shares(turns, classes, noisy)
     by_noise = np.array(
         [
             _by_noise(domain, left, number / (share * total))
@@ -86,6 +93,20 @@ def chosen(queryable: PrivateQueryable, turns: Turns) -> FirstRows:
         apart = _apart(whole, some, total, float(shares[best]), budget * COMPARED)
         best = int(np.argmin(by_noise + apart * (1 - shares)))
     return FirstRows(queryable=queryable.of_turns(turns, 0, best + 1), number=turns.last[best], total=total)
+
+
+def _again(whole: PrivateQueryable, noisy: LinearMeasurement, rho: float) -> LinearMeasurement:
+    """The number of rows from what was measured of it and from one more measurement, each weighed by its noise.
+
+    Privacy: spends rho.
+    """
+    (more,) = whole.measure_marginals([((), rho)])
+    weight = more.variance / (more.variance + noisy.variance)
+    return replace(
+        noisy,
+        answers=weight * noisy.answers + (1 - weight) * more.answers,
+        variance=weight * noisy.variance,
+    )
 
 
 def _apart(whole: PrivateQueryable, some: PrivateQueryable, total: float, share: float, rho: float) -> float:
