@@ -3,7 +3,7 @@
 import copy
 import hashlib
 import itertools
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import final
 
@@ -99,6 +99,18 @@ class PrivateQueryable:
         found._counts = SomeRows(counts=self._counts, turns=turns, first=first, end=end)
         found._distances, found._exact, found._held = {}, {}, 0
         found.rows = turns.rows(first, end)
+        return found
+
+    def in_groups(self, groups: Mapping[str, Integers]) -> "PrivateQueryable":
+        """The same counts with some attributes in groups of their values, against the same charge: a row is in one cell, as before.
+
+        Args:
+            groups: attribute -> the group of each of its values, numbered from 0; public, or noisy.
+        """
+        assert isinstance(self._counts, Counts), "links are of no turns"
+        found = copy.copy(self)
+        found._counts = self._counts.in_groups(groups)
+        found._distances, found._exact, found._held = {}, {}, 0
         return found
 
     @property

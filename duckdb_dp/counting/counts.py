@@ -56,7 +56,7 @@ class Counts:
     """
 
     def __init__(self, domain: Domain, blocks: Blocks) -> None:
-        self.domain = domain
+        self.domain, self._counted = domain, blocks
         self._blocks = {block: cells for block, cells in blocks.items() if block[:1] not in ((UNIT,), (PARTNERS,))}
         self._units = _rows_of_units(domain, blocks)
         self.partners = {block: Partners.read(*cells) for block, cells in blocks.items() if block[:1] == (PARTNERS,)}
@@ -72,6 +72,15 @@ class Counts:
     def has_units(self) -> bool:
         """Whether the rows of each unit were counted; public."""
         return self._units is not None
+
+    def in_groups(self, groups: Mapping[str, Integers]) -> "Counts":
+        """The same rows, with some attributes in groups of their values: attribute -> the group of each value, numbered from 0."""
+        domain = Domain({**self.domain.sizes, **{name: int(of.max()) + 1 for name, of in groups.items()}})
+        blocks = {
+            block: cells if block[:1] == (PARTNERS,) else _in_groups(self.domain, domain, block, cells, groups)
+            for block, cells in self._counted.items()
+        }
+        return Counts(domain, blocks)
 
     def order(self, cliques: Sequence[Clique]) -> list[int]:
         """Places of marginals in the order in which they are best read: all of a table one after another.
@@ -165,6 +174,30 @@ def _code_of(domain: Domain, block: Clique, keys: NDArray[np.integer], name: str
     after = groups[place][groups[place].index(name) + 1 :]
     code = keys[place :: len(groups)] // domain.cells(after) % domain.sizes[name]
     return code.astype(np.min_scalar_type(domain.sizes[name]))
+
+
+def _in_groups(
+    domain: Domain,
+    grouped: Domain,
+    block: Clique,
+    cells: tuple[NDArray[np.integer], NDArray[np.integer]],
+    groups: Mapping[str, Integers],
+) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
+    """The cells of a block where some attributes are in groups, as in ``Counts``: those that are one now are added up."""
+    names, (keys, counts) = block[1:] if block[:1] == (UNIT,) else block, cells
+    rows, found = len(keys) // len(words(domain, names)), list[NDArray[np.int64]]()
+    for group in words(grouped, names):
+        key = np.zeros(rows, dtype=np.int64)
+        for name in group:
+            code = _code_of(domain, names, keys, name)
+            key = key * grouped.sizes[name] + (groups[name][code] if name in groups else code)
+        found.append(key)
+    table, held = np.stack(found, axis=1), counts[:: len(words(domain, names))].astype(np.int64)
+    if block[:1] != (UNIT,):
+        table, places = np.unique(table, axis=0, return_inverse=True)
+        held, each = np.zeros(len(table), dtype=np.int64), held
+        np.add.at(held, places.reshape(-1), each)
+    return table.reshape(-1), np.repeat(held, table.shape[1])
 
 
 def _rows_of_units(domain: Domain, blocks: Blocks) -> UnitRows | None:

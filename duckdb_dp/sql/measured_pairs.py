@@ -11,6 +11,7 @@ from duckdb_dp.request import Request
 from duckdb_dp.sql import dp_links
 from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis.links import columns as links
+from duckdb_dp.synthesis.links.methods import GROUPED as IN_GROUPS
 from duckdb_dp.synthesis.table import columns as rows
 from duckdb_dp.synthesis.table.methods import GROUPED
 
@@ -33,9 +34,11 @@ def too_large_note(request: Request) -> str | None:
         kept = "of dates and times it is kept how far they are apart, to a factor of 2"
         notes.append(f"where noise does not drown it, {kept}: {_listed(apart)}")
     if pairs := _too_large(request):
+        of_unit = request.function == dp_links.FUNCTION.name and links.unit_side(request) is not None
+        groups = ", or noise is so large that these are in groups" if of_unit else ""
         notes.append(
             "pairs of too many cells keep no relation but what other pairs imply, unless dp_attribute gives them a larger step or "
-            f"fewer bins: {_listed(pairs)}"
+            f"fewer bins{groups}: {_listed(pairs)}"
         )
     return "; ".join(notes) or None
 
@@ -82,6 +85,11 @@ def _of_links(detail: Mapping[str, Any], domain: Domain, too_large: Collection[C
         what, most = "pairs of attributes of links", f"in at most {found['groups']} groups of neighbouring values"
         yield what, most, found["grouped"]
         yield what, DROWNED, small(found["left_out"])
+    yield (
+        "attributes of both sides",
+        "in groups of neighbouring values",
+        [(name,) for name in detail.get(IN_GROUPS, ())],
+    )
     yield "pairs of attributes of both sides", DROWNED, small(detail.get("unmeasured", ()))
 
 

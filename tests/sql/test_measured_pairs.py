@@ -79,7 +79,7 @@ def test_two_days_across_a_link_are_named_with_what_keeps_them(db: Any, dates: b
     db(VISITS if dates else as_numbers)
     large = (
         "pairs of too many cells keep no relation but what other pairs imply, unless dp_attribute gives them a larger step or fewer "
-        "bins: guests.born x events.held"
+        "bins, or noise is so large that these are in groups: guests.born x events.held"
     )
     said = (
         "of dates and times it is kept how far they are apart, to a factor of 2: guests.born x events.held"
@@ -210,6 +210,6 @@ def test_two_dates_of_which_one_is_of_the_links(db: Any, unit: str) -> None:
         "CALL dp_attribute('events', 'size', low := 0, high := 3);"
     )
     ((note,),) = db(f"SELECT note FROM dp_explain('visits', {BOTH}, rho := 1)")
-    _, _, named = note.partition("fewer bins: ")
+    _, _, named = note.partition("fewer bins: " if "event" in unit else "these are in groups: ")
     expected = {"guests.born x events.size"} | ({"guests.born x held"} if "event" in unit else set())
     assert set(named.split(", ")) == expected

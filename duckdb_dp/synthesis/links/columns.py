@@ -27,7 +27,7 @@ from duckdb_dp.synthesis.links.methods import check as check_method
 from duckdb_dp.synthesis.links.pair_groups import candidates
 from duckdb_dp.synthesis.links.sides import Side, side_of
 from duckdb_dp.synthesis.links.tiles import part
-from duckdb_dp.synthesis.table.columns import ROUNDED, SHARES, stored
+from duckdb_dp.synthesis.table.columns import ROUNDED, SHARES, ordered, stored
 
 ORPHANS = 0.06
 """Share of the budget for finding which rows of a child table have a parent, where some may have none."""
@@ -313,6 +313,7 @@ def links_of(
         rules=rules,
         matches=matches_of(side_attributes(request, 0), side_attributes(request, 1)),
         gaps=gaps_of(side_attributes(request, 0), side_attributes(request, 1)),
+        ordered={one.name: ordered(one) for end in (0, 1) for one in side_attributes(request, end)},
         link_attributes=_counted(request),
         method=request.mechanism,
         unit=unit_side(request),

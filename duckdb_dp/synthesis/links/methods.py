@@ -1,7 +1,8 @@
 """Synthetic links between two synthetic tables: measure, fit, and assign links to rows."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, final
 
 import numpy as np
@@ -27,6 +28,7 @@ from duckdb_dp.synthesis.links.blocks import Blocks, threads
 from duckdb_dp.synthesis.links.by_unit import ByUnit, learn_by_unit
 from duckdb_dp.synthesis.links.degrees_by_value import measure_by_value
 from duckdb_dp.synthesis.links.gaps import Gap
+from duckdb_dp.synthesis.links.in_groups import in_groups
 from duckdb_dp.synthesis.links.learner import measure_total, workloads
 from duckdb_dp.synthesis.links.link_attributes import draw as draw_attributes
 from duckdb_dp.synthesis.links.matches import Compared, Match
@@ -43,6 +45,9 @@ from duckdb_dp.synthesis.links.tiles import Tiles, part, sampled, small, tiles_o
 from duckdb_dp.synthesis.links.whole import Whole, whole
 from duckdb_dp.synthesis.links.whole_links import totals
 from duckdb_dp.synthesis.links.within import Structure, keep_structure, measure_structure
+
+GROUPED = "grouped"
+"""Note in a release's detail: the attributes that were in groups of neighbouring values."""
 
 METHODS = ("auto", "paper", "sliced")
 """How links are learnt."""
@@ -90,6 +95,7 @@ def links(
     rules: Rules = MANY_TO_MANY,
     matches: Sequence[Match] = (),
     gaps: Sequence[Gap] = (),
+    ordered: Mapping[str, int] = MappingProxyType({}),
     link_attributes: Sequence[str] = (),
     method: str = "auto",
     rounds: int = ROUNDS,
@@ -106,6 +112,7 @@ def links(
         rules: what the links obey; whether pairs are distinct is measured where the unit's side has an attribute for that.
         matches: attributes of both sides that links may match in; the published methods leave them out.
         gaps: dates of both sides that may be so far apart; as ``matches``.
+        ordered: attribute of a side -> how many of its first values are in an order.
         link_attributes: attributes of the links.
         method: 'auto', or 'paper' or 'sliced' for the paper's own loop, on row types or on random slices of rows.
         rounds: iterations of the paper's loop.
@@ -120,10 +127,13 @@ def links(
 
     Privacy: spends all that ``queryable`` has left. One protected entity changes every count of links by at most queryable.rows.
     """
-    rho, sides = queryable.left, (left, right)
     matches, gaps = (matches, gaps) if method == "auto" else ((), ())
     dates = {(gap.left, gap.right) for gap in gaps}
     compared: list[Compared] = [*(match for match in matches if (match.left, match.right) not in dates), *gaps]
+    sizes_before = queryable.domain.sizes
+    if method == "auto" and unit is not None:  # of others only pairs of few cells are counted
+        queryable, (left, right) = in_groups(queryable, (left, right), unit, ordered, (*matches, *gaps))
+    rho, sides = queryable.left, (left, right)
     known = measure_rows(queryable, sides, unit, rho)
     if unit is not None and (tag := sides[unit].repeated) is not None:
         units = known[unit]
@@ -195,8 +205,9 @@ def links(
     spent |= learned.spent | ({"own": own} if own else {})
     unmeasured = [queryable.domain.clique(pair) for pair in learned.unmeasured]
     detail = {"links": len(drawn[0]), "method": method, "spent": spent, "unmeasured": unmeasured}
-    if unit is not None and isinstance(whole := known[unit], Measured):
-        detail["at_bound"] = at_bound(whole, queryable.rows)
+    detail[GROUPED] = [name for name, size in queryable.domain.sizes.items() if size < sizes_before[name]]
+    if unit is not None and isinstance(units := known[unit], Measured):
+        detail["at_bound"] = at_bound(units, queryable.rows)
     if link_attributes:
         detail["pairs"] = chosen.told(queryable.domain)
     return [*drawn, *codes], detail

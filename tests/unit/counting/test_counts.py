@@ -29,6 +29,15 @@ def counts(table: np.ndarray, blocks: tuple[Clique, ...]) -> Counts:
     return Counts(DOMAIN, found)
 
 
+def in_words(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The block of all attributes, with a key for each of a cell's words, and as often its count."""
+    groups, places, keys = words(DOMAIN, DOMAIN.attributes), np.array(np.nonzero(table)), []
+    for group in groups:
+        axes = [DOMAIN.attributes.index(name) for name in group]
+        keys.append(np.ravel_multi_index(tuple(places[axes]), DOMAIN.shape(group)))
+    return np.stack(keys, axis=1).reshape(-1), np.repeat(table[tuple(places)], len(groups))
+
+
 def marginal(table: np.ndarray, clique: Clique) -> np.ndarray:
     return table.sum(axis=tuple(i for i, name in enumerate(DOMAIN.attributes) if name not in clique)).reshape(-1)
 
@@ -52,15 +61,10 @@ def test_large_blocks_stay_lists_of_cells(monkeypatch: pytest.MonkeyPatch, large
     monkeypatch.setattr(module, "LARGEST_DENSE", 1)
     monkeypatch.setattr(module, "LARGEST_KEY", largest_key)
     table = np.random.default_rng(2).integers(0, 3, DOMAIN.shape(DOMAIN.attributes))
-    groups = words(DOMAIN, DOMAIN.attributes)
-    assert groups == ([DOMAIN.attributes] if largest_key > 60 else [("a", "b", "one"), ("c",)])
-    places = np.array(np.nonzero(table))
-    keys = []
-    for group in groups:
-        axes = [DOMAIN.attributes.index(name) for name in group]
-        keys.append(np.ravel_multi_index(tuple(places[axes]), DOMAIN.shape(group)))
-    counted = np.repeat(table[tuple(places)], len(groups))
-    found = Counts(DOMAIN, {DOMAIN.attributes: (np.stack(keys, axis=1).reshape(-1), counted)})
+    assert words(DOMAIN, DOMAIN.attributes) == (
+        [DOMAIN.attributes] if largest_key > 60 else [("a", "b", "one"), ("c",)]
+    )
+    found = Counts(DOMAIN, {DOMAIN.attributes: in_words(table)})
     for clique in CLIQUES:
         np.testing.assert_array_equal(found.marginal(clique), marginal(table, clique))
 
@@ -95,6 +99,22 @@ def test_marginals_of_a_large_block_share_tables(order: int, monkeypatch: pytest
         exact = table.reshape(domain.shape(domain.attributes)).sum(axis=axes).reshape(-1)
         np.testing.assert_array_equal(found.marginal(clique), exact)
     assert len(set(summed)) == len(summed) < len(asked) / 2
+
+
+@pytest.mark.parametrize("largest_key", [2**62, 17, 13])
+@pytest.mark.parametrize("dense", [1, 1 << 20])
+def test_counts_in_groups_are_sums_of_cells(monkeypatch: pytest.MonkeyPatch, largest_key: int, dense: int) -> None:
+    """Of blocks whose cells take one word or several, before or after they are in groups."""
+    monkeypatch.setattr(module, "LARGEST_DENSE", dense if largest_key > 60 else 1)
+    monkeypatch.setattr(module, "LARGEST_KEY", largest_key)
+    table = np.random.default_rng(5).poisson(0.7, DOMAIN.shape(DOMAIN.attributes))
+    of = {"a": np.array([0, 0, 1, 1]), "c": np.array([0, 1, 1, 2, 0])}
+    found = Counts(DOMAIN, {DOMAIN.attributes: in_words(table)}).in_groups(of)
+    summed = np.stack([table[of["a"] == i].sum(axis=0) for i in range(2)])
+    summed = np.stack([summed[..., of["c"] == i].sum(axis=-1) for i in range(3)], axis=-1)
+    assert found.domain.sizes == {"a": 2, "b": 3, "one": 1, "c": 3}
+    for clique in CLIQUES:
+        np.testing.assert_array_equal(found.marginal(clique), marginal(summed, clique))
 
 
 def test_nothing_at_all() -> None:

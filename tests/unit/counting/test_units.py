@@ -86,6 +86,20 @@ def test_a_unit_moves_a_table_by_its_weight_at_most(clique: Clique) -> None:
         assert gone.sum() <= weight_of(clique)
 
 
+@pytest.mark.parametrize("clique", TABLES, ids="-".join)
+def test_tables_in_groups_are_those_of_rows_in_groups(clique: Clique) -> None:
+    of = {"score": np.array([0, 1, 1, 0]), "own": np.array([0, 0])}
+    units = drawn(3)
+    grouped = [[(int(of["own"][a]), b, int(of["score"][c])) for a, b, c in unit] for unit in units]
+    found = counted(units).in_groups(of)
+    keys = np.array([(a * 3 + b) * 2 + c for unit in grouped for a, b, c in unit], dtype=np.int64)
+    held = np.array([len(unit) for unit in units for _ in unit], dtype=np.int64)
+    same = Counts(Domain({"own": 1, "kind": 3, "score": 2}), {(UNIT, *DOMAIN.attributes): (keys, held)})
+    assert found.domain.sizes == same.domain.sizes
+    np.testing.assert_array_equal(found.marginal(clique), same.marginal(clique))
+    assert found.marginal(()).tolist() == [len(keys)]
+
+
 @pytest.mark.parametrize("number", [1, 2, 22, 23, 1000, 20_000])
 def test_large_units_weigh_no_more(number: int) -> None:
     rng = np.random.default_rng(number)
