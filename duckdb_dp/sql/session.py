@@ -76,7 +76,7 @@ class Session:
         self._kept: OrderedDict[int, tuple[Release, Answers]] = OrderedDict()
         self._found: dict[type, object] = {}
         self._uncommitted: set[int] = set()
-        self._declared: dict[str, Attribute] = {}
+        self._declared: dict[tuple[int, int | None], dict[str, Attribute]] = {}
         self.id = uuid4().hex
 
     @property
@@ -163,10 +163,11 @@ class Session:
             dataset: whose they are.
             decimals: with those of synthetic values, and their order, which are no part of other requests.
         """
-        before = self._declared
+        whose = dataset.id, dataset.member and dataset.member.id
+        before = self._declared.get(whose, {})
         specs = [spec for _, spec in self.ledger.attributes(dataset)]
         read = {spec: before.get(spec) or Attribute.from_json(json.loads(spec)) for spec in specs}
-        found, self._declared = [read[spec] for spec in specs], read
+        found, self._declared[whose] = [read[spec] for spec in specs], read
         if not decimals:
             found = [
                 each if each.decimals is None and each.at_least is None else replace(each, decimals=None, at_least=None)
