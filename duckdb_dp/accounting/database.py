@@ -57,7 +57,8 @@ class Database:
         """What a read finds; while the connection is held, what it found before, as long as nothing was written since by anybody."""
         kept = self._kept(key)
         if kept is not None:
-            return kept[1]
+            found: Found = kept[1]
+            return found
         with self.reading() as db:
             if getattr(self._own, "held", None) is None or db is not self._own.db:
                 return read(db)

@@ -136,12 +136,13 @@ class Clipped:
         taus = [f"{text} AS {name}{b}" for b, clip in enumerate(clips) for name, text in self._bound(clip).items()]
         bounds = f"(SELECT {', '.join(taus)}{' FROM chosen' if any(clip.chosen for clip in clips) else ''})"
         factors = ", ".join(f"{self._factor(b)} AS f{b}" for b in range(len(clips)))
+        cuts = self._cuts(f"norms{n}, {bounds}")
         cut = [f"CAST(trunc({self._d[i]} * f{b}) AS INTEGER) AS x{i}" for i, b in of_sums.items()]
         sums = [f"CAST(greatest(least(coalesce(sum(x{i}), 0), {MOST}), -{MOST}) AS BIGINT) AS x{i}" for i in of_sums]
         if not self._group:
-            rows = f"SELECT {', '.join(cut)} FROM (SELECT *, {factors} FROM norms{n}, {bounds})"
+            rows = f"SELECT {', '.join(cut)} FROM (SELECT *, {factors} FROM {cuts})"
             return [f"totals{n} AS MATERIALIZED (SELECT {', '.join(['0::BIGINT AS k', *sums])} FROM ({rows}))"]
-        owners = f"SELECT {self._owner}, {factors} FROM norms{n}, {bounds}"
+        owners = f"SELECT {self._owner}, {factors} FROM {cuts}"
         rows = f"SELECT {', '.join([*self._group, *cut])} FROM contributed{n} JOIN ({owners}) USING ({self._owner})"
         group = f"{self._group[0]}::BIGINT AS k"
         return [f"totals{n} AS MATERIALIZED (SELECT {', '.join([group, *sums])} FROM ({rows}) GROUP BY k)"]
@@ -196,13 +197,29 @@ class Clipped:
             "w": f"{choice} >= {NONE * PER_OCTAVE if clip.numbers else 0}",
         }
 
+    def _cuts(self, rows: str) -> str:
+        """The owners with the bounds; of those that weigh an owner together, what their own sums are multiplied by (r), and others (q)."""
+        parts = [f"{self._cut_to(b)} AS r{b}" for b in sorted(self._shared)]
+        if not parts:
+            return rows
+        both = [f"CASE WHEN w{b} THEN r{b} ELSE 1 END AS q{b}" for b in sorted(self._shared)]
+        return f"(SELECT *, {', '.join(both)} FROM (SELECT *, {', '.join(parts)} FROM {rows}))"
+
+    @property
+    def _shared(self) -> set[int]:
+        """The numbers of these bounds."""
+        places = {clip.name: b for b, clip in enumerate(self._clips)}
+        pairs = [(b, places[name]) for b, clip in enumerate(self._clips) for name in clip.together if name in places]
+        return {b for pair in pairs for b in pair}
+
+    def _cut_to(self, b: int) -> str:
+        """What contributions are multiplied by, which are cut to a bound."""
+        return f"CASE WHEN {self._n[b]} > 0 THEN t{b} / {self._n[b]} ELSE 1 END"
+
     def _factor(self, b: int) -> str:
         """What contributions are multiplied by: an owner's weight, in steps. What has no bound weighs nothing else."""
-        n = self._n
-        weights = [f"CASE WHEN {n[b]} > 0 THEN t{b} / {n[b]} ELSE 1 END"]
-        for other, clip in enumerate(self._clips):
-            if clip.name in self._clips[b].together:
-                weights.append(f"CASE WHEN w{other} AND {n[other]} > 0 THEN t{other} / {n[other]} ELSE 1 END")
+        others = [f"q{other}" for other, clip in enumerate(self._clips) if clip.name in self._clips[b].together]
+        weights = [f"r{b}" if b in self._shared else self._cut_to(b), *others]
         return f"{2**BITS * SHRINK!r}::DOUBLE / t{b} * least(1, {', '.join(weights)})"
 
     def _wide(self, clip: Clip) -> Clip:

@@ -143,6 +143,17 @@ class Session:
         assert isinstance(asked, list)
         return answers.quantiles(asked)
 
+    def cut(self, handle: str, numbers: list[int]) -> np.ndarray:
+        """Of every group and each sum of these numbers itself, its stddev, and the bound that it was cut at; NaN where none was found.
+
+        Shape (groups, sums, 3).
+        """
+        answers = self._numbered(int(handle))
+        assert isinstance(answers, Sums)
+        bounds = [answers.found(number)[:, 0] for number in numbers]
+        rows = zip(answers.parts(numbers), answers.stddevs(numbers), bounds, strict=True)
+        return np.stack([np.stack(one, axis=-1) for one in rows], axis=1)
+
     def kept(self, kind: type[Found]) -> Found:
         """The one object of a class that this database keeps between its calls."""
         found = self._found.get(kind)
