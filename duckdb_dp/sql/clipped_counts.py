@@ -316,7 +316,7 @@ def _once(texts: Mapping[int, str], name: str) -> tuple[dict[int, str], list[str
 
 def choosing(call: str, owners: Sequence[str]) -> list[str]:
     """CTEs that end in ``chosen(chosen)`` and ``choices(cells)``: the bounds on norms, which are charged and chosen before sums are cut."""
-    asking = f"SELECT {literal(canonical(list(CHOOSE)))} AS block, []::STRUCT(k BIGINT, n BIGINT)[] AS cells"
+    asking = f"SELECT {literal(canonical(list(CHOOSE)))} AS block, list_value()::STRUCT(k BIGINT, n BIGINT)[] AS cells"
     cells = "list(struct_pack(k := k, n := n))"
     return [
         f"owners AS ({union_all([*owners, asking])})",

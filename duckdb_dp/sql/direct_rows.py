@@ -88,7 +88,11 @@ def answers(
                 shown += _answer(name, answers.get(name), part, plan, prefix, steps)
                 if name in clipped:
                     found_bounds = bounds.get((part.number, name), [])
-                    some = [f"coalesce({text}, [NULL])" for text in found_bounds] if found_bounds[1:] else found_bounds
+                    some = (
+                        [f"coalesce({text}, list_value(NULL))" for text in found_bounds]
+                        if found_bounds[1:]
+                        else found_bounds
+                    )
                     cut = " || ".join(some) or "NULL::DOUBLE[]"
                     shown.append(f"{cut} AS {quote(prefix + 'clipped_at')}")
         relation = union_all([_relation(request, plan, place, one, group, found) for place, one in group])
@@ -253,7 +257,7 @@ def bounds_of(request: Request, plan: DirectPlan, part: GroupedSums, output: Out
             found.setdefault(part.sums[piece].histogram, f"b{piece}")
         elif isinstance(piece, int) and _cut(plan, part.number, piece):
             clip = plan.clip_of(sum_name(first + piece))
-            found.setdefault(clip, f"CASE WHEN b{piece} IS NOT NULL THEN [b{piece}] END")
+            found.setdefault(clip, f"CASE WHEN b{piece} IS NOT NULL THEN list_value(b{piece}) END")
     return list(found.values())
 
 
