@@ -101,7 +101,7 @@ _ESCAPED = re.compile(r"""(\b[eE]'(?:[^'\\]|''|\\.)*'|'[^']*'|"[^"]*"|/\*.*?\*/|
 _SYMBOLS = re.compile(r"[-+*/%^|&~<>!@=]+")
 _LIST = re.compile(r"\[(?:(?<![\w)\]\0]\[)|[^\[\]]*:)")
 """A list, or a part of one, and no element of one."""
-_PARENTHESES = re.compile(r"(?i)(\0|\w*)(\s*)\((\s*(?:SELECT|WITH|FROM)\b)?|[,)]")
+_QUERY = re.compile(r"(?i)\s*(?:SELECT|WITH|FROM)\b")
 _LISTED = frozenset(["IN", "USING", "OVER", "VALUES"])
 """Words before a list in parentheses that is no row."""
 _NO_CALLS = frozenset([
@@ -204,17 +204,26 @@ def _looked_up(bare: str) -> set[str]:
 
 def _has_row(bare: str) -> bool:
     """Whether there may be a list in parentheses that are no call's, no subquery's and no word's such as IN: a row, as (a, b) is."""
-    inside = [False]  # of each parenthesis that is open whether its commas are a row's
-    for found in _PARENTHESES.finditer(bare):
-        if found[0] == ")":
-            inside = inside[:-1] or [False]
-        elif found[0] != ",":
-            word = found[1].upper()
-            called = bool(word) and not found[2] and word not in _NO_CALLS
-            inside.append(not (called or found[3] or word in _LISTED))
-        elif inside[-1]:
-            return True
+    inside, before = [False], None  # of each parenthesis that is open whether its commas are a row's
+    for piece in bare.split("("):
+        if before is not None:
+            inside.append(not _is_call(before) and _QUERY.match(piece) is None)
+        for place, part in enumerate(piece.split(")")):
+            if place and len(inside) > 1:
+                inside.pop()
+            if inside[-1] and "," in part:
+                return True
+        before = piece
     return False
+
+
+def _is_call(before: str) -> bool:
+    """Whether a parenthesis behind this is that of a call, or of a word whose list is no row."""
+    near = before.rstrip()
+    word = near[len(near.rstrip(_LETTERS)) :].upper()
+    if word in _LISTED:
+        return True
+    return len(near) == len(before) and (near.endswith("\0") if not word else word not in _NO_CALLS)
 
 
 def _has(upper: str, word: str) -> bool:
