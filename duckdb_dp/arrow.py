@@ -22,6 +22,12 @@ def numbers(values: np.ndarray) -> pa.Array:
     return pa.Array.from_buffers(pa.from_numpy_dtype(flat.dtype), len(flat), [None, pa.py_buffer(flat)])
 
 
+def known(values: np.ndarray, missing: np.ndarray) -> pa.Array:
+    """The same with NULL where ``missing``, of the same shape, is true."""
+    flat, valid = np.ascontiguousarray(values).reshape(-1), np.packbits(~missing.reshape(-1), bitorder="little")
+    return pa.Array.from_buffers(pa.from_numpy_dtype(flat.dtype), len(flat), [pa.py_buffer(valid), pa.py_buffer(flat)])
+
+
 def texts(values: Iterable[str | None]) -> pa.Array:
     """Texts and NULLs, in Arrow's own memory."""
     builder = pa.lib.StringBuilder()

@@ -6,7 +6,7 @@ import os
 import secrets
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +16,9 @@ from duckdb_dp.accounting.schema import APPLICATION_ID, MIGRATIONS
 from duckdb_dp.errors import DPError
 
 Found = TypeVar("Found")
+
+_State = tuple[int, int]
+"""Which of its states an SQLite file is in: a number that changes when another connection writes, and how much this one has written."""
 
 _RESTORE = "restore it from a backup; a new one would forget what was spent."
 
@@ -50,16 +53,28 @@ class Database:
             finally:
                 self._own.held = None
 
-    def known(self, key: str, read: Callable[[sqlite3.Connection], Found]) -> Found:
+    def known(self, key: Hashable, read: Callable[[sqlite3.Connection], Found]) -> Found:
         """What a read finds; while the connection is held, what it found before, as long as nothing was written since by anybody."""
+        kept = self._kept(key)
+        if kept is not None:
+            found: Found = kept[1]
+            return found
         with self.reading() as db:
             if getattr(self._own, "held", None) is None or db is not self._own.db:
                 return read(db)
-            state = db.execute("PRAGMA data_version").fetchone()[0], db.total_changes
-            kept: dict[str, tuple[Any, Found]] = self._own.known
-            if key not in kept or kept[key][0] != state:
-                kept[key] = state, read(db)
-            return kept[key][1]
+            state, found = _state(db), read(db)
+            self._own.known[key] = state, found
+            return found
+
+    def _kept(self, key: Hashable) -> tuple[_State, Any] | None:
+        """What was found before, if that is so still. It is asked without a transaction, which takes three times as long."""
+        if getattr(self._own, "held", None) is None or self._own.db is None or self._own.db.in_transaction:
+            return None
+        kept: tuple[_State, Any] | None = self._own.known.get(key)
+        try:
+            return kept if kept is not None and kept[0] == _state(self._own.db) else None
+        except sqlite3.Error as error:
+            raise DPError(self._explain(error, "")) from error
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -192,6 +207,10 @@ class Database:
 
     def _lost(self) -> str:
         return f"ledger '{self.path}' is missing or empty beside its releases: {_RESTORE}"
+
+
+def _state(db: sqlite3.Connection) -> _State:
+    return int(db.execute("PRAGMA data_version").fetchone()[0]), db.total_changes
 
 
 def sync_folder(folder: Path) -> None:

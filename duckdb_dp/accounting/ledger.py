@@ -147,8 +147,9 @@ class Ledger:
 
     def attributes(self, dataset: Dataset) -> list[tuple[str, str]]:
         """The current (name, spec) of every attribute, in the order of their first declaration."""
-        with self._database.reading() as db:
-            return [(row["name"], row["spec"]) for row in attributes.current(db, dataset)]
+        whose = "attributes", dataset.id, dataset.member and dataset.member.id
+        found = self._database.known(whose, lambda db: attributes.current(db, dataset))
+        return [(row["name"], row["spec"]) for row in found]
 
     def declare_link(self, dataset: Dataset, spec: str, extends: str | None = None) -> None:
         """Declares which tables a dataset's rows refer to, once and for all; the same spec again changes nothing.
@@ -168,8 +169,7 @@ class Ledger:
 
     def link(self, dataset: Dataset) -> str | None:
         """The current spec of a dataset's references; None when none was declared."""
-        with self._database.reading() as db:
-            return tables.current_link(db, dataset)
+        return self._database.known(("link", dataset), lambda db: tables.current_link(db, dataset))
 
     # Charges
 

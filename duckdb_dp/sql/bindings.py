@@ -24,7 +24,7 @@ from duckdb_dp.sql.signing import WAITS, asked_by, asker, connection_of, opened
 FUNCTIONS = (
     "_dp_plan", "_dp_why", "_dp_call", "_dp_run", "_dp_run_beside", "_dp_run_attached", "_dp_run_values", "_dp_run_found", "_dp_run_filled",
     "_dp_found_values", "_dp_tally", "_dp_tally_add", "_dp_unchanged", "_dp_note", "_dp_keys", "_dp_text_keys", "_dp_cells",
-    "_dp_stddevs", "_dp_quantiles", "_dp_list", "_dp_numbers", "_dp_labels", "_dp_ends", "_dp_own", "_dp_loaded",
+    "_dp_stddevs", "_dp_quantiles", "_dp_cut", "_dp_list", "_dp_numbers", "_dp_labels", "_dp_ends", "_dp_own", "_dp_loaded",
 )  # fmt: skip
 """What is registered in a database."""
 
@@ -100,6 +100,7 @@ def register(con: duckdb.DuckDBPyConnection, session: Session) -> Loaded:
         ("_dp_text_keys", _arrow_text_keys(loaded), ["VARCHAR", *["INTEGER"] * 3, side], "VARCHAR[]", "arrow"),
         ("_dp_stddevs", _arrow_lists(loaded, "stddevs"), ["VARCHAR", "INTEGER"], "DOUBLE[]", "arrow"),
         ("_dp_quantiles", _arrow_quantiles(loaded), ["VARCHAR", "VARCHAR"], "DOUBLE[][]", "arrow"),
+        ("_dp_cut", _arrow_read(loaded, execute.cut, pa.list_(pa.float64())), text[:2], "DOUBLE[][]", "arrow"),
         ("_dp_list", long_lists.texts, ["VARCHAR"], "VARCHAR[]", "native"),
         ("_dp_numbers", long_lists.numbers, ["VARCHAR", "INTEGER"], "DOUBLE[]", "arrow"),
         ("_dp_own", own_names.own, ["VARCHAR", "VARCHAR[]", "VARCHAR[]"], "VARCHAR", "native"),

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, final
 
 import duckdb
 
@@ -46,17 +46,74 @@ def query(schemas: Sequence[tuple[str, str]]) -> str:
 _ALL = """
 SELECT 'column' AS kind, database_name, schema_name, table_name, column_index, column_name, data_type, column_default,
 NULL::VARCHAR[], NULL::VARCHAR[] FROM duckdb_columns() WHERE NOT internal
-UNION ALL SELECT 'table', database_name, schema_name, table_name, 0, NULL, NULL, NULL, NULL, NULL FROM duckdb_tables()
+UNION ALL SELECT 'table', database_name, schema_name, table_name, table_oid, sql, NULL, NULL, NULL, NULL FROM duckdb_tables()
 UNION ALL SELECT 'constraint', database_name, schema_name, table_name, constraint_index, constraint_type, referenced_table, expression,
 constraint_column_names, referenced_column_names FROM duckdb_constraints()
 """
 """The same as rows, of all schemas: planned in half of the time, which every call pays."""
 
 
+_DEFINITIONS = """
+SELECT 'table' AS kind, database_name, schema_name, table_name, table_oid, sql FROM duckdb_tables()
+UNION ALL SELECT 'view', database_name, schema_name, view_name, view_oid, sql FROM duckdb_views() WHERE NOT internal
+"""
+
+Definitions = frozenset[tuple[Any, ...]]
+"""(kind, database, schema, name, identifier, text) of tables and views."""
+
+
+@final
+class _Known:
+    """The tables that were read last, while no table is made, altered or dropped, and as long as there is no view.
+
+    The text of a table says all that is read of it, and a table that is made anew has another identifier. The columns of a view
+    follow other tables, so that it is read each time.
+    """
+
+    def __init__(self) -> None:
+        self._last: tuple[Definitions, dict[frozenset[tuple[str, str]], dict[Name, Table]]] | None = None
+
+    def tables(self, session: Session, schemas: frozenset[tuple[str, str]]) -> dict[Name, Table]:
+        """Those of some schemas."""
+        last = self._last  # which another thread may replace, and never changes
+        if last is not None and schemas in last[1] and last[0] == definitions(session):
+            return last[1][schemas]
+        with session.looking() as cursor:
+            if cursor is None:
+                return {}
+            rows = cursor.execute(_ALL).fetchall()
+        now, found = _definitions(rows), _of_schemas(rows, schemas)
+        before = {} if last is None or last[0] != now else last[1]
+        self._last = None if now is None else (now, {**before, schemas: found})
+        return found
+
+
+def _definitions(rows: Sequence[tuple[Any, ...]]) -> Definitions | None:
+    """What ``definitions`` finds, of the rows of ``_ALL``; None where there is a view, or a table of which nothing is said."""
+    found = frozenset(row[:6] for row in rows if row[0] == "table")
+    named = {row[1:4] for row in found}
+    plain = all(row[5] is not None for row in found) and all(row[1:4] in named for row in rows)
+    return found if plain else None
+
+
+def definitions(session: Session) -> Definitions:
+    """The tables and views of all schemas as committed, with the statements that make them; none where the database is closed."""
+
+    def look() -> Definitions:
+        with session.looking() as cursor:
+            return frozenset(() if cursor is None else cursor.execute(_DEFINITIONS).fetchall())
+
+    return session.once("definitions", look)
+
+
 def seen(cursor: duckdb.DuckDBPyConnection, schemas: Collection[tuple[str, str]]) -> dict[Name, Table]:
     """The tables of some schemas, in small letters."""
+    return _of_schemas(cursor.execute(_ALL).fetchall(), schemas)
+
+
+def _of_schemas(rows: Sequence[tuple[Any, ...]], schemas: Collection[tuple[str, str]]) -> dict[Name, Table]:
     found: dict[str, list[tuple[Any, ...]]] = {"column": [], "table": [], "constraint": []}
-    for kind, *row in cursor.execute(_ALL).fetchall():
+    for kind, *row in rows:
         if (row[0].lower(), row[1].lower()) in schemas:
             found[kind].append(tuple(row))
     plain = {row[:3] for row in found["table"]}
@@ -87,11 +144,7 @@ def committed(session: Session, schemas: Sequence[tuple[str, str]]) -> dict[Name
     """The committed tables of some schemas, and all attached ones: what can be read while a statement is bound."""
     wanted = frozenset((catalog.lower(), schema.lower()) for catalog, schema in schemas)
 
-    def look() -> dict[Name, Table]:
-        with session.looking() as cursor:
-            return {} if cursor is None else seen(cursor, wanted)
-
-    return session.once(wanted, look) | attached(session)
+    return session.once(wanted, lambda: session.kept(_Known).tables(session, wanted)) | attached(session)
 
 
 def attached(session: Session) -> dict[Name, Table]:

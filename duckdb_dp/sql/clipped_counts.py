@@ -87,42 +87,47 @@ class Clipped:
         self._wheres = list(dict.fromkeys(one.where for _, one in self._sums if one.where))
         self._values = list(dict.fromkeys((one.value, one.norm) for _, one in self._sums if one.value))
         self._added: dict[str, str] = {}
+        self._d: dict[int, str] = {}
+        self._n: dict[int, str] = {}
+        self._j: dict[int, str] = {}
 
     def norms(self) -> list[str]:
         """CTEs of the contributions, and of the norms and their cells."""
-        n, contributions = self._place, [f"{self._contribution(one)} AS d{i}" for i, one in self._sums]
+        n, clips = self._place, self._clips
+        self._d, contributions = _once({i: self._contribution(one) for i, one in self._sums}, "d")
         contributed = self._contributed(contributions)
-        cells = [
-            f"{cell(f'n{b}', clip, code_type(clip.size + 1))} AS j{b}"
-            for b, clip in enumerate(self._clips)
-            if clip.chosen
-        ]
         if not self._group:
-            norms = ", ".join(["*", *(f"{self._alone(clip)} AS n{b}" for b, clip in enumerate(self._clips))])
+            self._n, norms = _once({b: self._alone(clip) for b, clip in enumerate(clips)}, "n")
+            cells = self._in_cells()
             return [
-                f"norms{n} AS MATERIALIZED (SELECT {', '.join(['*', *cells])} FROM (SELECT {norms} FROM ({contributed})))"
+                f"norms{n} AS MATERIALIZED (SELECT {', '.join(['*', *cells])} FROM "
+                f"(SELECT {', '.join(['*', *norms])} FROM ({contributed})))"
             ]
         # Of zeros alone the least number above 0, so that all can be divided by it.
-        peaks = [f"greatest(max({self._largest(clip)}), {TINY!r}) AS m{b}" for b, clip in enumerate(self._clips)]
-        norms = ", ".join([self._owner, *(f"{self._norm(b, clip)} AS n{b}" for b, clip in enumerate(self._clips))])
+        m, peaks = _once({b: f"greatest(max({self._largest(clip)}), {TINY!r})" for b, clip in enumerate(clips)}, "m")
+        self._n, norms = _once({b: self._norm(m[b], clip) for b, clip in enumerate(clips)}, "n")
+        cells = self._in_cells()
         largest = f"SELECT {self._owner}, {', '.join(peaks)} FROM contributed{n} GROUP BY {self._owner}"
         joined = f"contributed{n} JOIN ({largest}) USING ({self._owner})"
         return [
             f"contributed{n} AS MATERIALIZED ({contributed})",
             f"norms{n} AS MATERIALIZED (SELECT {', '.join(['*', *cells])} FROM "
-            f"(SELECT {norms} FROM {joined} GROUP BY {self._owner}))",
+            f"(SELECT {', '.join([self._owner, *norms])} FROM {joined} GROUP BY {self._owner}))",
         ]
+
+    def _in_cells(self) -> list[str]:
+        """Columns of the cells that norms are in."""
+        chosen = {b: clip for b, clip in enumerate(self._clips) if clip.chosen}
+        self._j, cells = _once({b: cell(self._n[b], c, code_type(c.size + 1)) for b, c in chosen.items()}, "j")
+        return cells
 
     def owners(self) -> list[tuple[Blocks, str]]:
         """(what columns are, SELECT of k and these): of each choice how many owners have their norm in each cell."""
-        return [
-            (
-                {(f"#{clip.sums[0]}", "owners"): "n"},
-                f"SELECT j{b}::BIGINT AS k, count(*) AS n FROM norms{self._place} GROUP BY k",
-            )
-            for b, clip in enumerate(self._clips)
-            if clip.chosen
-        ]
+        found: dict[str, Blocks] = {}
+        for b, column in self._j.items():
+            found.setdefault(column, {})[(f"#{self._clips[b].sums[0]}", "owners")] = "n"
+        rows = "SELECT {column}::BIGINT AS k, count(*) AS n FROM norms{place} GROUP BY k"
+        return [(names, rows.format(column=column, place=self._place)) for column, names in found.items()]
 
     def ctes(self) -> list[str]:
         """A CTE of the sums of what is cut, by group."""
@@ -131,12 +136,13 @@ class Clipped:
         taus = [f"{text} AS {name}{b}" for b, clip in enumerate(clips) for name, text in self._bound(clip).items()]
         bounds = f"(SELECT {', '.join(taus)}{' FROM chosen' if any(clip.chosen for clip in clips) else ''})"
         factors = ", ".join(f"{self._factor(b)} AS f{b}" for b in range(len(clips)))
-        cut = [f"CAST(trunc(d{i} * f{b}) AS INTEGER) AS x{i}" for i, b in of_sums.items()]
+        cuts = self._cuts(f"norms{n}, {bounds}")
+        cut = [f"CAST(trunc({self._d[i]} * f{b}) AS INTEGER) AS x{i}" for i, b in of_sums.items()]
         sums = [f"CAST(greatest(least(coalesce(sum(x{i}), 0), {MOST}), -{MOST}) AS BIGINT) AS x{i}" for i in of_sums]
         if not self._group:
-            rows = f"SELECT {', '.join(cut)} FROM (SELECT *, {factors} FROM norms{n}, {bounds})"
+            rows = f"SELECT {', '.join(cut)} FROM (SELECT *, {factors} FROM {cuts})"
             return [f"totals{n} AS MATERIALIZED (SELECT {', '.join(['0::BIGINT AS k', *sums])} FROM ({rows}))"]
-        owners = f"SELECT {self._owner}, {factors} FROM norms{n}, {bounds}"
+        owners = f"SELECT {self._owner}, {factors} FROM {cuts}"
         rows = f"SELECT {', '.join([*self._group, *cut])} FROM contributed{n} JOIN ({owners}) USING ({self._owner})"
         group = f"{self._group[0]}::BIGINT AS k"
         return [f"totals{n} AS MATERIALIZED (SELECT {', '.join([group, *sums])} FROM ({rows}) GROUP BY k)"]
@@ -191,12 +197,29 @@ class Clipped:
             "w": f"{choice} >= {NONE * PER_OCTAVE if clip.numbers else 0}",
         }
 
+    def _cuts(self, rows: str) -> str:
+        """The owners with the bounds; of those that weigh an owner together, what their own sums are multiplied by (r), and others (q)."""
+        parts = [f"{self._cut_to(b)} AS r{b}" for b in sorted(self._shared)]
+        if not parts:
+            return rows
+        both = [f"CASE WHEN w{b} THEN r{b} ELSE 1 END AS q{b}" for b in sorted(self._shared)]
+        return f"(SELECT *, {', '.join(both)} FROM (SELECT *, {', '.join(parts)} FROM {rows}))"
+
+    @property
+    def _shared(self) -> set[int]:
+        """The numbers of these bounds."""
+        places = {clip.name: b for b, clip in enumerate(self._clips)}
+        pairs = [(b, places[name]) for b, clip in enumerate(self._clips) for name in clip.together if name in places]
+        return {b for pair in pairs for b in pair}
+
+    def _cut_to(self, b: int) -> str:
+        """What contributions are multiplied by, which are cut to a bound."""
+        return f"CASE WHEN {self._n[b]} > 0 THEN t{b} / {self._n[b]} ELSE 1 END"
+
     def _factor(self, b: int) -> str:
         """What contributions are multiplied by: an owner's weight, in steps. What has no bound weighs nothing else."""
-        weights = [f"CASE WHEN n{b} > 0 THEN t{b} / n{b} ELSE 1 END"]
-        for other, clip in enumerate(self._clips):
-            if clip.name in self._clips[b].together:
-                weights.append(f"CASE WHEN w{other} AND n{other} > 0 THEN t{other} / n{other} ELSE 1 END")
+        others = [f"q{other}" for other, clip in enumerate(self._clips) if clip.name in self._clips[b].together]
+        weights = [f"r{b}" if b in self._shared else self._cut_to(b), *others]
         return f"{2**BITS * SHRINK!r}::DOUBLE / t{b} * least(1, {', '.join(weights)})"
 
     def _wide(self, clip: Clip) -> Clip:
@@ -261,20 +284,20 @@ class Clipped:
         return self._added.setdefault(text, f"_dp_a{len(self._added)}")
 
     def _parts(self, clip: Clip) -> list[str]:
-        return [f"abs(d{index - self._first})" for index in clip.sums]
+        return [f"abs({self._d[index - self._first]})" for index in clip.sums]
 
     def _largest(self, clip: Clip) -> str:
         parts = self._parts(clip)
         return parts[0] if len(parts) == 1 else f"greatest({', '.join(parts)})"
 
-    def _norm(self, b: int, clip: Clip) -> str:
+    def _norm(self, m: str, clip: Clip) -> str:
         """The norm of an owner's contributions to all groups, or a little more."""
         power, steps = 1 if self._pure else 2, 2.0**FRACTION
         shares = " + ".join(
-            f"ceil({' * '.join([f'({part} / m{b})'] * power)} * {steps!r})" for part in self._parts(clip)
+            f"ceil({' * '.join([f'({part} / {m})'] * power)} * {steps!r})" for part in self._parts(clip)
         )
         total = f"sum(CAST({shares} AS BIGINT))::DOUBLE * {1 / steps!r}"
-        return f"any_value(m{b}) * {total if self._pure else f'sqrt({total})'}"
+        return f"any_value({m}) * {total if self._pure else f'sqrt({total})'}"
 
     def _alone(self, clip: Clip) -> str:
         """The same where there is one group."""
@@ -284,9 +307,16 @@ class Clipped:
         return " + ".join(parts) if self._pure else f"sqrt({' + '.join(f'{part} * {part}' for part in parts)})"
 
 
+def _once(texts: Mapping[int, str], name: str) -> tuple[dict[int, str], list[str]]:
+    """The column of each expression, and the columns: those that are alike have one, as DuckDB works out each that is written."""
+    names: dict[str, str] = {}
+    found = {number: names.setdefault(text, f"{name}{number}") for number, text in texts.items()}
+    return found, [f"{text} AS {column}" for text, column in names.items()]
+
+
 def choosing(call: str, owners: Sequence[str]) -> list[str]:
     """CTEs that end in ``chosen(chosen)`` and ``choices(cells)``: the bounds on norms, which are charged and chosen before sums are cut."""
-    asking = f"SELECT {literal(canonical(list(CHOOSE)))} AS block, []::STRUCT(k BIGINT, n BIGINT)[] AS cells"
+    asking = f"SELECT {literal(canonical(list(CHOOSE)))} AS block, list_value()::STRUCT(k BIGINT, n BIGINT)[] AS cells"
     cells = "list(struct_pack(k := k, n := n))"
     return [
         f"owners AS ({union_all([*owners, asking])})",

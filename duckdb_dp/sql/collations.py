@@ -8,17 +8,12 @@ import duckdb
 from duckdb_dp.counting.encode import quote
 from duckdb_dp.errors import DPError, brief, identifier
 from duckdb_dp.grouped_sums import GroupedSums
-from duckdb_dp.sql import own_names
+from duckdb_dp.sql import catalog, own_names
 from duckdb_dp.sql.above.kinds import group_keys
 from duckdb_dp.sql.session import Session
 
 if TYPE_CHECKING:
     from sqlglot import exp
-
-_ANY = """
-SELECT EXISTS (FROM duckdb_tables() WHERE contains(upper(sql), 'COLLATE'))
-    OR EXISTS (FROM duckdb_views() WHERE NOT internal AND contains(upper(sql), 'COLLATE'))
-"""
 
 _E = "\N{LATIN SMALL LETTER E WITH ACUTE}"
 _ALIKE = (("'a'", "< 'B'"), ("'a'", "= 'A'"), (f"'{_E}'", "= 'e'"), ("'e\N{COMBINING ACUTE ACCENT}'", f"= '{_E}'"))
@@ -31,7 +26,7 @@ def collated(session: Session, relation: str, columns: Collection[str]) -> set[s
     Privacy: reads the catalog alone; of the relation no row.
     """
     with session.looking() as cursor:
-        if cursor is None or not columns or not _any(session, cursor):
+        if cursor is None or not columns or not _any(session):
             return set()
         read = {name: f"(SELECT {quote(name)} FROM {relation} WHERE false)" for name in columns}
         tests = [
@@ -50,12 +45,12 @@ def in_use(session: Session) -> bool:
     Privacy: reads the catalog alone.
     """
     with session.looking() as cursor:
-        return cursor is None or _any(session, cursor)
+        return cursor is None or _any(session)
 
 
-def _any(session: Session, cursor: duckdb.DuckDBPyConnection) -> bool:
+def _any(session: Session) -> bool:
     """Whether there is a column with a collation."""
-    return session.once("collations", lambda: bool(cursor.execute(_ANY).fetchall()[0][0]))
+    return any("COLLATE" in (text or "").upper() for *_, text in catalog.definitions(session))
 
 
 def check_binds(session: Session, sql: str) -> None:
@@ -67,7 +62,7 @@ def check_binds(session: Session, sql: str) -> None:
     Privacy: DuckDB only binds it; no row is read.
     """
     with session.looking() as cursor:
-        if cursor is None or not _any(session, cursor):
+        if cursor is None or not _any(session):
             return
         try:
             cursor.execute(f"DESCRIBE {own_names.bound(sql)}").fetchall()

@@ -65,8 +65,10 @@ def _block(columns: Blocks, rows: str) -> str:
     """SELECT block, cells: of each block its name, and its cells k with their numbers."""
     names = [literal(canonical(list(name))) for name in columns]
     cells = [f"list(struct_pack(k := k, n := {column}))" for column in columns.values()]
+    if len(names) > 1 and len(set(cells)) == 1:
+        return f"SELECT unnest(list_value({', '.join(names)})) AS block, cells FROM (SELECT {cells[0]} AS cells FROM ({rows}))"
     if len(names) > 1:
-        names, cells = ([f"unnest([{', '.join(texts)}])"] for texts in (names, cells))
+        names, cells = ([f"unnest(list_value({', '.join(texts)}))"] for texts in (names, cells))
     return f"SELECT {names[0]} AS block, {cells[0]} AS cells FROM ({rows})"
 
 

@@ -21,6 +21,9 @@ from duckdb_dp.sql.steps import Steps
 _END = re.compile('"@([lh])([0-9]+)"')
 """An end of the interval of a factor."""
 
+_SHIFTED = re.compile(r"x|\(CAST\([-+.e\d]+ AS DOUBLE\) \+ x\)")
+"""What is shown of an expression x: itself, or a constant more."""
+
 _COLUMN = re.compile("[a-z][0-9]+")
 """A column of the noisy sums, or of what is worked out of them, which cannot fail any more."""
 
@@ -85,7 +88,11 @@ def answers(
                 shown += _answer(name, answers.get(name), part, plan, prefix, steps)
                 if name in clipped:
                     found_bounds = bounds.get((part.number, name), [])
-                    some = [f"coalesce({text}, [NULL])" for text in found_bounds] if found_bounds[1:] else found_bounds
+                    some = (
+                        [f"coalesce({text}, list_value(NULL))" for text in found_bounds]
+                        if found_bounds[1:]
+                        else found_bounds
+                    )
                     cut = " || ".join(some) or "NULL::DOUBLE[]"
                     shown.append(f"{cut} AS {quote(prefix + 'clipped_at')}")
         relation = union_all([_relation(request, plan, place, one, group, found) for place, one in group])
@@ -140,9 +147,22 @@ def _relation(
         other = _is_other(request, label_of(labels[key]), labels[key], found) if key in labels else "true"
         columns.append(f"{other} AS o{key}")
     shown = [plan.shown(first + i) for i in range(len(part.sums))]
-    read = [text for i, one in enumerate(part.sums) for text in _read(i, first + i, one, shown[i], bool(later))]
+    clipped = [i for i, one in enumerate(part.sums) if shown[i] and not one.chosen and one.kind != "quantile"]
+    read = [
+        text for i, one in enumerate(part.sums) if i not in clipped for text in _read(i, first + i, one, bool(later))
+    ]
+    if clipped:  # all of them at once: a function costs more than what it returns
+        read.append(f"unnest(_dp_cut(handle, '{' '.join(str(first + i) for i in clipped)}')) AS cut")
     cut = [_cut(plan, part.number, i) for i in range(len(part.sums))]
-    given = [text for i, one in enumerate(part.sums) for text in _given(i, first + i, one, plan, bool(later), cut[i])]
+    given = [
+        text
+        for i, one in enumerate(part.sums)
+        for text in (
+            [f"cut[{3 * clipped.index(i) + place}] AS {name}{i}" for place, name in enumerate("asb", 1)]
+            if i in clipped
+            else _given(i, first + i, one, plan, bool(later), cut[i])
+        )
+    ]
     return (
         f"SELECT {place} AS part, {', '.join(['i', *columns, *given])} "
         f"FROM (SELECT unnest(range(n)) AS i, {', '.join(read)} "
@@ -150,14 +170,14 @@ def _relation(
     )
 
 
-def _read(i: int, index: int, one: Sum, clipped: bool, later: bool) -> list[str]:
+def _read(i: int, index: int, one: Sum, later: bool) -> list[str]:
     """What is read of a sum, a value for each group: itself, and where they are not known yet its stddev and its bounds."""
     if one.kind == "quantile":
         return [f"unnest(_dp_quantiles(handle, '{index}')) AS f{i}"]
     found = [f"unnest(_dp_cells(handle, {index})) AS a{i}"]
-    if later and not one.chosen and not clipped:
+    if later and not one.chosen:
         found.append(f"unnest(_dp_stddevs(handle, {index})) AS s{i}")
-    if one.chosen or clipped:
+    if one.chosen:
         found += [f"unnest(_dp_stddevs(handle, {index})) AS s{i}", f"unnest(_dp_quantiles(handle, '{index}')) AS b{i}"]
     return found
 
@@ -173,9 +193,6 @@ def _given(i: int, index: int, one: Sum, plan: DirectPlan, later: bool, cut: boo
     if one.chosen:  # NULL where no bounds were found; and of what is mostly beyond them nobody knows how far it is
         found = [f"CASE WHEN b{i}[3] = 0 THEN {name}{i} END AS {name}{i}" for name in "as"]
         return [*found, f"CASE WHEN b{i}[1] IS NOT NULL THEN b{i}[1:2] END AS b{i}"]
-    if one.kind != "quantile" and plan.shown(index):
-        found = [f"CASE WHEN b{i}[1] IS NOT NULL THEN {name}{i} END AS {name}{i}" for name in "as"]
-        return [*found, f"b{i}[1] AS b{i}"]
     none = [f"NULL::DOUBLE AS b{i}"] if cut else []
     if one.kind != "quantile":
         return [f"a{i}", f"s{i}" if later else f"{plan.stddev(index)!r}::DOUBLE AS s{i}", *none]
@@ -240,7 +257,7 @@ def bounds_of(request: Request, plan: DirectPlan, part: GroupedSums, output: Out
             found.setdefault(part.sums[piece].histogram, f"b{piece}")
         elif isinstance(piece, int) and _cut(plan, part.number, piece):
             clip = plan.clip_of(sum_name(first + piece))
-            found.setdefault(clip, f"CASE WHEN b{piece} IS NOT NULL THEN [b{piece}] END")
+            found.setdefault(clip, f"CASE WHEN b{piece} IS NOT NULL THEN list_value(b{piece}) END")
     return list(found.values())
 
 
@@ -259,7 +276,7 @@ def _answer(
         inner = _text(output.pieces, plan)
         if output.guards:
             away = [
-                f"abs({_text(guard, plan)}) > {2 * plan.quantile!r} * ({_stddev(guard, plan)})"
+                f"abs({_text(guard, plan)}) > {2 * plan.quantile!r} * ({_stddev(guard, plan, steps)})"
                 for guard in output.guards
             ]
             inner = f"CASE WHEN {' AND '.join(away)} THEN {inner} END"
@@ -284,7 +301,7 @@ def _answer(
         if not output.noisy:
             return [f"{value} AS {quote(name)}"]
         if output.numeric:
-            spread = _stddev(output.pieces, plan)
+            spread = _stddev(output.pieces, plan, steps)
             if not _COLUMN.fullmatch(spread):
                 spread = steps.of(spread)
             stddev = f"CASE WHEN {inner} IS NOT NULL THEN {spread} END"
@@ -293,12 +310,15 @@ def _answer(
             low, high = (f"CASE WHEN {end}{quantile} IS NOT NULL THEN {end_of(f'{end}{quantile}')} END" for end in "lh")
         elif output.numeric:
             plain = [f"({inner} {sign} {plan.quantile!r}::DOUBLE * {spread})" for sign in "-+"]
-            ends = [end_of(end) for end in (plain if output.product is None else _of_product(output.product, plan))]
-            low, high = (f"CASE WHEN {inner} IS NOT NULL AND {spread} IS NOT NULL THEN {end} END" for end in ends)
+            product = output.product
+            ends = [end_of(end) for end in (plain if product is None else _of_product(product, plan, steps))]
+            # Otherwise an end is NULL where one of these is.
+            if product is not None or output.ends or not _SHIFTED.fullmatch("x".join(output.outer)):
+                ends = [f"CASE WHEN {inner} IS NOT NULL AND {spread} IS NOT NULL THEN {end} END" for end in ends]
+            low, high = ends
         if output.numeric and quantile is None and overflows:
-            value, stddev, low, high = (
-                f"CASE WHEN isfinite(({text})::DOUBLE) THEN {text} END" for text in (value, stddev, low, high)
-            )
+            found = [text if _COLUMN.fullmatch(text) else steps.of(text) for text in (value, stddev, low, high)]
+            value, stddev, low, high = (f"CASE WHEN isfinite({text}::DOUBLE) THEN {text} END" for text in found)
         if (output.curved or output.product is not None) and output.numeric:
             stddev = f"({high} - {low}) / {2 * plan.quantile!r}"
             stddev, low, high = (
@@ -311,25 +331,25 @@ def _answer(
     return [f"{steps.shorter(text)} AS {quote(prefix + error if error else name)}" for error, text in shown.items()]
 
 
-def _of_product(product: Product, plan: DirectPlan) -> list[str]:
+def _of_product(product: Product, plan: DirectPlan, steps: Steps) -> list[str]:
     """The ends of the interval of an expression with products."""
 
     def end(match: re.Match[str]) -> str:
         factor = product.factors[int(match.group(2))]
-        half = f"{plan.quantile!r}::DOUBLE * ({_stddev(factor, plan)})"
+        half = f"{plan.quantile!r}::DOUBLE * ({_stddev(factor, plan, steps)})"
         return f"(({_text(factor, plan)}) {'-' if match.group(1) == 'l' else '+'} {half})"
 
     return [f"({re.sub(_END, end, text)})" for text in (product.low, product.high)]
 
 
-def _stddev(pieces: Sequence[Piece], plan: DirectPlan) -> str:
+def _stddev(pieces: Sequence[Piece], plan: DirectPlan, steps: Steps) -> str:
     if len(pieces) == 1 and isinstance(pieces[0], int):
         return f"s{pieces[0]}"
-    steps = [
-        f"((({_text(pieces, plan, (j, '+'))}) - ({_text(pieces, plan, (j, '-'))}))::DOUBLE / 2)"
+    halves = [
+        steps.of(f"(({_text(pieces, plan, (j, '+'))}) - ({_text(pieces, plan, (j, '-'))}))::DOUBLE / 2")
         for j in sorted({piece for piece in pieces if isinstance(piece, int)})
     ]
-    return f"sqrt({' + '.join(f'{step} * {step}' for step in steps)})"
+    return f"sqrt({' + '.join(f'{half} * {half}' for half in halves)})"
 
 
 def _text(pieces: Sequence[Piece], plan: DirectPlan, moved: tuple[int, str] | None = None) -> str:

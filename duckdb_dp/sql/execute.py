@@ -282,6 +282,15 @@ def ends(session: Session, handle: str, which: str) -> pa.Array:
     return arrow.numbers(np.broadcast_to(along, part.shape).reshape(-1))
 
 
+def cut(session: Session, handle: str, numbers: str) -> pa.Array:
+    """Of each group one list: of each sum of these numbers itself, its stddev, and where it was cut; NULL where no bound was found."""
+    rows = session.cut(handle, [*map(int, numbers.split())])
+    groups, sums, parts = rows.shape
+    ends = arrow.numbers(np.arange(groups + 1, dtype=np.int32) * np.int32(sums * parts))
+    missing = np.broadcast_to(np.isnan(rows[:, :, -1:]), rows.shape)
+    return pa.ListArray.from_arrays(ends, arrow.known(rows, missing))
+
+
 def keys(session: Session, handle: str, index: int) -> pa.Array:
     """One column of the whole-number keys at one end of all links; NULL where there is none."""
     from duckdb_dp.synthesis.base import NOBODY  # for import time

@@ -101,6 +101,15 @@ _ESCAPED = re.compile(r"""(\b[eE]'(?:[^'\\]|''|\\.)*'|'[^']*'|"[^"]*"|/\*.*?\*/|
 _SYMBOLS = re.compile(r"[-+*/%^|&~<>!@=]+")
 _LIST = re.compile(r"\[(?:(?<![\w)\]\0]\[)|[^\[\]]*:)")
 """A list, or a part of one, and no element of one."""
+_QUERY = re.compile(r"(?i)\s*(?:SELECT|WITH|FROM)\b")
+_LISTED = frozenset(["IN", "USING", "OVER", "VALUES"])
+"""Words before a list in parentheses that is no row."""
+_NO_CALLS = frozenset([
+    "ALL", "AND", "ANY", "AS", "BETWEEN", "BY", "CASE", "DISTINCT", "ELSE", "END", "ESCAPE", "EXCEPT", "FROM", "HAVING", "ILIKE",
+    "INTERSECT", "IS", "LIKE", "LIMIT", "NOT", "ON", "OR", "ORDER", "QUALIFY", "SELECT", "SET", "SOME", "THEN", "TO", "UNION",
+    "WHEN", "WHERE",
+])  # fmt: skip
+"""Words before a parenthesis that are no function's name; of another one it is no row that follows at once."""
 _LETTERS = f"{string.ascii_letters}{string.digits}_"
 
 _HEAD = "FROM system.main.query(system.main._dp_own("
@@ -182,7 +191,8 @@ def _looked_up(bare: str) -> set[str]:
     found = [*runs & _OPERATORS, *(each for run in runs - _OPERATORS for each in _OPERATORS if each in run)]
     upper = bare.upper()
     syntax = [name for word, names in _SYNTAX.items() if _has(upper, word) for name in names]
-    syntax += [name for mark, name in ((", ", "row"), ("{", "struct_pack")) if mark in bare]
+    syntax += ["row"] if _has_row(bare) else []
+    syntax += ["struct_pack"] if "{" in bare else []
     syntax += ["list_value"] if _LIST.search(bare) else []
     found += [moment.lower() for moment in _MOMENTS if _has(upper, moment)]
     if _has(upper, "INTERVAL"):
@@ -190,6 +200,30 @@ def _looked_up(bare: str) -> set[str]:
     # DuckDB 1 looks for what some syntax stands for in schemas main alone.
     schemas = ("", "main.") if duckdb.__version__.startswith("1.") else ("",)
     return {*map(quote, found), *(f"{schema}{quote(name)}" for name in syntax for schema in schemas)}
+
+
+def _has_row(bare: str) -> bool:
+    """Whether there may be a list in parentheses that are no call's, no subquery's and no word's such as IN: a row, as (a, b) is."""
+    inside, before = [False], None  # of each parenthesis that is open whether its commas are a row's
+    for piece in bare.split("("):
+        if before is not None:
+            inside.append(not _is_call(before) and _QUERY.match(piece) is None)
+        for place, part in enumerate(piece.split(")")):
+            if place and len(inside) > 1:
+                inside.pop()
+            if inside[-1] and "," in part:
+                return True
+        before = piece
+    return False
+
+
+def _is_call(before: str) -> bool:
+    """Whether a parenthesis behind this is that of a call, or of a word whose list is no row."""
+    near = before.rstrip()
+    word = near[len(near.rstrip(_LETTERS)) :].upper()
+    if word in _LISTED:
+        return True
+    return len(near) == len(before) and (near.endswith("\0") if not word else word not in _NO_CALLS)
 
 
 def _has(upper: str, word: str) -> bool:

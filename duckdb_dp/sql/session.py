@@ -76,7 +76,7 @@ class Session:
         self._kept: OrderedDict[int, tuple[Release, Answers]] = OrderedDict()
         self._found: dict[type, object] = {}
         self._uncommitted: set[int] = set()
-        self._declared: dict[str, Attribute] = {}
+        self._declared: dict[tuple[int, int | None], dict[str, Attribute]] = {}
         self.id = uuid4().hex
 
     @property
@@ -143,6 +143,17 @@ class Session:
         assert isinstance(asked, list)
         return answers.quantiles(asked)
 
+    def cut(self, handle: str, numbers: list[int]) -> np.ndarray:
+        """Of every group and each sum of these numbers itself, its stddev, and the bound that it was cut at; NaN where none was found.
+
+        Shape (groups, sums, 3).
+        """
+        answers = self._numbered(int(handle))
+        assert isinstance(answers, Sums)
+        bounds = [answers.found(number)[:, 0] for number in numbers]
+        rows = zip(answers.parts(numbers), answers.stddevs(numbers), bounds, strict=True)
+        return np.stack([np.stack(one, axis=-1) for one in rows], axis=1)
+
     def kept(self, kind: type[Found]) -> Found:
         """The one object of a class that this database keeps between its calls."""
         found = self._found.get(kind)
@@ -163,10 +174,11 @@ class Session:
             dataset: whose they are.
             decimals: with those of synthetic values, and their order, which are no part of other requests.
         """
-        before = self._declared
+        whose = dataset.id, dataset.member and dataset.member.id
+        before = self._declared.get(whose, {})
         specs = [spec for _, spec in self.ledger.attributes(dataset)]
         read = {spec: before.get(spec) or Attribute.from_json(json.loads(spec)) for spec in specs}
-        found, self._declared = [read[spec] for spec in specs], read
+        found, self._declared[whose] = [read[spec] for spec in specs], read
         if not decimals:
             found = [
                 each if each.decimals is None and each.at_least is None else replace(each, decimals=None, at_least=None)

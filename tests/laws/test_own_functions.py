@@ -31,7 +31,8 @@ t NOT ILIKE 'X'; t LIKE 'x' ESCAPE '$'; t NOT LIKE 'x' ESCAPE '$'; t ILIKE 'x' E
 t NOT SIMILAR TO 'x'; a IN [1, 2]; a IN l; [a, b]; {'a': a}; MAP {'a': a}; l[1:]; EXTRACT(year FROM d); EXTRACT('year' FROM d);
 m AT TIME ZONE 'UTC'; d + INTERVAL '1' YEAR; INTERVAL '1' MONTH; INTERVAL (a) DAYS; INTERVAL 2 HOURS; INTERVAL 1 CENTURY; INTERVAL 1 MILLENNIUM;
 INTERVAL 1 DECADE; INTERVAL 1 QUARTER; INTERVAL 1 WEEK; INTERVAL 1 MINUTE; INTERVAL 1 SECOND; INTERVAL 1 MILLISECOND; INTERVAL 1 MICROSECOND;
-(a, b); (a, b) = (b, a); a = ANY(l); [x FOR x IN l]; l <-> l; count(*) + 1; CASE WHEN a > 1 THEN b - 1 END; a+b; (a)-(b); CURRENT_DATE
+(a, b); (a, b) = (b, a); (a, b) IN ((7, 2)); NOT(a, b) = (2, 7); CASE WHEN(a, b) > (2, 7) THEN 1 END; greatest(1, (a, b)[1]);
+a IN (7, 2) AND(a, b) = (7, 2); (l[1], b); (SELECT (a, b)); a = ANY(l); [x FOR x IN l]; l <-> l; count(*) + 1; CASE WHEN a > 1 THEN b - 1 END; a+b; (a)-(b); CURRENT_DATE
 """
 ROW = "SELECT 7 AS a, 2 AS b, 'x' AS t, [1, 2] AS l, DATE '2020-02-03' AS d, TIMESTAMP '2020-02-03 04:05:06' AS m"
 
@@ -104,6 +105,20 @@ def test_a_macro_cannot_guess_the_argument(place: tuple[duckdb.DuckDBPyConnectio
     argument = before.split('"_dp_')[1].split('"')[0]
     con.execute(make.format(name='"+"', bodies=f'("_dp_{argument}" := NULL) AS 2'))
     assert "there is a macro '+'" in planned(con, own_names.bound("SELECT 1 + 1"))
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT f(a, b), c",
+        "SELECT a, b FROM (SELECT a, b FROM t)",
+        'SELECT a IN (1, 2), "f"(a, b)',
+        "SELECT sum(a) OVER (PARTITION BY b, c)",
+    ],
+)
+def test_lists_that_are_no_rows_are_not_looked_up(sql: str) -> None:
+    """A look at one name takes 0.2 ms of each call."""
+    assert not {name for name in own_names.in_full(sql)[1] if "row" in name}
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,16 @@
 """dp_sql where nobody bounds the rows of a unit: what it adds is clipped to a norm that is chosen, or declared."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import duckdb
 import pytest
 
 import duckdb_dp
 import duckdb_dp.testing
+from duckdb_dp.sql import own_names
 from tests.conftest import Loaded
 
 AUTO = "unit := 'u', max_rows := 'auto'"
@@ -73,6 +76,32 @@ def test_sums_averages_and_variances_need_no_bounds(con: duckdb.DuckDBPyConnecti
         assert row[0] == g
         for name, truth in zip("smvk", truths, strict=True):
             assert row[names.index(name)] == pytest.approx(float(truth), rel=0.12), name
+
+
+@pytest.mark.parametrize("group", ["", ", g"], ids=["one group", "groups"])
+def test_what_sums_share_is_worked_out_once(
+    con: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch, group: str
+) -> None:
+    """A sum that stands alone and in an average has a bound and noise twice, and contributions and norms once."""
+    con.execute("DELETE FROM t WHERE u = 999")
+    emitted: list[str] = []
+
+    def bound(sql: str) -> str:
+        emitted.append(sql)
+        return own_names.bound(sql)
+
+    monkeypatch.setattr("duckdb_dp.sql.calls.own_names", SimpleNamespace(bound=bound))
+    by = f"GROUP BY {group[2:]} ORDER BY {group[2:]}" if group else ""
+    select = f"SELECT sum(d) AS s, avg(d) AS m, count(d) AS n, sum(x) AS y{group} FROM t {by}"
+    names, rows = asked(con, select, "mu := 20")
+    found = [[row[names.index(name)] for name in ("s", "m", "n", "y")] for row in rows]
+    exact = con.execute(f"SELECT sum(d)::DOUBLE, avg(d), count(*), sum(x){group} FROM t {by}").fetchall()
+    for one, other in zip(found, exact, strict=True):
+        assert one == pytest.approx(other[:4], rel=0.5)  # of what is cut a part is missing
+    (text,) = emitted
+    for column in ("j", "n", *(["m"] if group else [])):
+        made = re.findall(rf" AS ({column}\d+)\b", text.split("choice_text")[0])
+        assert len(set(made)) == 3, column  # of d, of x, and of the number of values
 
 
 @pytest.mark.parametrize("type_", ["DOUBLE", "FLOAT", "INTEGER", "DECIMAL(8, 2)"])

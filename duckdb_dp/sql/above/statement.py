@@ -58,7 +58,7 @@ def read(session: Session, asked: object, place: Place) -> "Above | None":
         queries.append(lists_apart(statements[0]))
     found = split(
         queries,
-        lambda table: _relation(session, table, place),
+        lambda table: _relation(session, ".".join(part.sql("duckdb") for part in table.parts), place),
         lambda select: _planned(session, select, place),
     )
     if found is None:
@@ -96,9 +96,12 @@ def batch(session: Session, request: Request) -> "Above":
     return Above(session=session, split=answers_of(len(every)), publics=())
 
 
-def _relation(session: Session, table: exp.Table, place: Place) -> Relation:
+def _relation(session: Session, name: str, place: Place) -> Relation:
     """What a table is: public, or else rows of people, which are refused below where they are not protected."""
-    name = ".".join(part.sql("duckdb") for part in table.parts)
+    return session.once(("relation", name, place), lambda: _as_relation(session, name, place))
+
+
+def _as_relation(session: Session, name: str, place: Place) -> Relation:
     try:
         dataset = find_dataset(session.ledger, full_name_of(session.ledger, name, place), *place)
     except DPError:
@@ -111,7 +114,9 @@ def _relation(session: Session, table: exp.Table, place: Place) -> Relation:
         kind = Kind.ABOVE if declared else Kind.ROWS
         return Relation(kind=kind, columns=lambda: frozenset(map(str.lower, found.columns)))
     return Relation(
-        kind=Kind.ROWS, owners=cache(lambda: _owners(session, dataset)), columns=lambda: _columns(session, dataset)
+        kind=Kind.ROWS,
+        owners=cache(lambda: _owners(session, dataset)),
+        columns=cache(lambda: _columns(session, dataset)),
     )
 
 

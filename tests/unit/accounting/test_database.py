@@ -1,6 +1,7 @@
 """One connection for many transactions: which share it, that it keeps no lock, and that a commit needs no new file."""
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -99,3 +100,13 @@ def test_what_is_known_is_read_again_after_anybody_wrote(database: Database) -> 
         with database.reading() as around:
             around.execute("SELECT 1 FROM accounts").fetchone()
             assert database.known("keys", keys) == 2
+
+
+def test_what_is_known_is_refused_in_words_where_the_file_is_locked(database: Database) -> None:
+    with database.held():
+        assert database.known("one", lambda _: 1) == 1
+        with closing(sqlite3.connect(database.path, isolation_level=None)) as other:
+            other.execute("BEGIN EXCLUSIVE")
+            with pytest.raises(DPError, match="was locked by another process"):
+                database.known("one", lambda _: 2)
+        assert database.known("one", lambda _: 3) == 1

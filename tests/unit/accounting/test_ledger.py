@@ -53,6 +53,21 @@ def test_protect_fills_in_and_reads_back(ledger: Ledger) -> None:
     assert [found.name for found in ledger.datasets()] == ["adult", "other", "third"]
 
 
+def test_declarations_are_read_anew_when_anybody_declares_while_a_call_is_held(ledger: Ledger) -> None:
+    dataset, second, other = protect(ledger), protect(ledger, "second"), Ledger(ledger.path)
+    with ledger.held():
+        for _ in range(2):
+            assert (ledger.attributes(dataset), ledger.link(dataset)) == ([], None)
+        other.declare(dataset, "x", "1")
+        assert [ledger.attributes(dataset) for _ in range(2)] == [[("x", "1")]] * 2
+        ledger.declare(dataset, "y", "2")
+        assert ledger.attributes(dataset) == [("x", "1"), ("y", "2")]
+        other.declare_link(dataset, "[]")
+        assert (ledger.link(dataset), ledger.link(second), ledger.attributes(second)) == ("[]", None, [])
+        other.declare(dataset, "x", None)
+        assert ledger.attributes(dataset) == [("y", "2")]
+
+
 def test_names_of_tables_ignore_case_as_duckdb_does(ledger: Ledger) -> None:
     dataset = protect(ledger, "Adult")
     assert protect(ledger, "ADULT") == dataset
