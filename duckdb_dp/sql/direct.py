@@ -15,7 +15,7 @@ from duckdb_dp.domain.row_expressions import NAMED, checked
 from duckdb_dp.errors import DPError, as_written, brief, identifier, meant
 from duckdb_dp.grouped_sums import GroupedSums, Sum
 from duckdb_dp.outputs import Output, Piece, within
-from duckdb_dp.sql import direct_select, epochs, overflows, ratios, zones
+from duckdb_dp.sql import direct_select, epochs, overflows, qualifiers, ratios, zones
 from duckdb_dp.sql.clamped_sums import (
     ClampedSums,
     column_name,
@@ -100,18 +100,10 @@ class _Compiler:
         while self._mark in self._text:
             self._mark += "@"
         direct_select.check(select, self._refuse)
-        self._check_qualifiers()
+        qualifiers.check(self._select, [(self._select.args.get("from_") or self._select.args["from"]).this])
         self._aliases = {item.alias.lower(): item.unalias() for item in select.expressions if item.alias}
         self._keys = Keys()
         self._unit, self._pure, self._known = [name.lower() for name in unit], pure, known
-
-    def _check_qualifiers(self) -> None:
-        """Refuse columns of other tables, and fields of structs, which look like them."""
-        source = (self._select.args.get("from_") or self._select.args["from"]).this
-        known = source.alias.lower() if source.alias else source.name.lower()
-        for column in self._select.find_all(exp.Column):
-            if column.table and column.table.lower() != known:
-                self._refuse(f"uses {brief(column.sql('duckdb'))}, which is no column of {brief(source.sql('duckdb'))}")
 
     def _refuse(self, why: str) -> NoReturn:
         raise DPError(f"{brief(as_written(self._text))} {why}.")

@@ -69,6 +69,7 @@ PARSERS = {
         "not_parsed",
         "expression_bounds",
         "said_bounds",
+        "qualifiers",
         "row_expressions",
         "try_catches",
         "turned",

@@ -109,9 +109,12 @@ def _relation(session: Session, table: exp.Table, place: Place) -> Relation:
         if found.view and not declared:
             return Relation(kind=Kind.ROWS)
         kind = Kind.ABOVE if declared else Kind.ROWS
-        return Relation(kind=kind, columns=lambda: frozenset(map(str.lower, found.columns)))
+        return Relation(kind=kind, columns=lambda: frozenset(map(str.lower, found.columns)), name=found.name)
     return Relation(
-        kind=Kind.ROWS, owners=cache(lambda: _owners(session, dataset)), columns=lambda: _columns(session, dataset)
+        kind=Kind.ROWS,
+        owners=cache(lambda: _owners(session, dataset)),
+        columns=lambda: _columns(session, dataset),
+        name=(dataset.catalog, dataset.schema, dataset.name),
     )
 
 
