@@ -14,9 +14,9 @@ from duckdb_dp.sql.declarations import declared_point
 from duckdb_dp.sql.exact_types import WHOLE
 from duckdb_dp.sql.group_labels import MAX_CELLS
 from duckdb_dp.sql.older_forms import TOGETHER
-from duckdb_dp.sql.owned import condition_values
+from duckdb_dp.sql.owned import condition_values, public_parts
 from duckdb_dp.sql.owned.compiler import Compiler, key_alias
-from duckdb_dp.sql.owned.relations import Condition, Item, Joined, atom
+from duckdb_dp.sql.owned.relations import Item, Joined, atom
 from duckdb_dp.sql.same_conditions import form
 
 MOST = 100_000
@@ -47,16 +47,22 @@ def values(
         assert field.table is not None
         alone = compiler.put(compiler.tables.public(field.table))
         part, shown = Joined(items=[alone]), atom(alone.alias, field.column)
-    elif item.join:
-        part = Joined(items=[Item(alias=alias, relation=item.relation)])
     else:
-        items, conditions = around(joined, item)
-        kept = [Condition(node=one) for one in conditions]
-        part = Joined(items=[one for one in joined.items if one in items], conditions=kept)
+        part = public_parts.part(compiler, joined, item)
     type_ = field.type if value is column else compiler.totals.type(value)
     dtype = column_type(type_, f"GROUP BY {identifier(name)}: it")
-    select = compiler.select(part).select(exp.alias_(shown.copy(), "v"), copy=False)
-    rows = read(f"SELECT v, CAST(v AS VARCHAR) AS t FROM (SELECT DISTINCT v FROM ({select.sql('duckdb')}) AS d) AS e")
+
+    def different(part: Joined) -> list[tuple[Any, ...]]:
+        select = compiler.select(part).select(exp.alias_(shown.copy(), "v"), copy=False)
+        return read(
+            f"SELECT v, CAST(v AS VARCHAR) AS t FROM (SELECT DISTINCT v FROM ({select.sql('duckdb')}) AS d) AS e"
+        )
+
+    rows = different(part)
+    if item.join and not any(
+        row[0] is not None for row in rows
+    ):  # NULL is the only group, and none is declared of it alone
+        rows = different(Joined(items=[Item(alias=alias, relation=item.relation)]))
     if len(rows) > MOST:
         raise DPError(
             f"GROUP BY {identifier(name)}: the public table has more than {MOST:,} values of it; group by another column, or by "
@@ -194,12 +200,9 @@ def together(
     hard = {one.sql("duckdb") for one in columns if form() >= 7 and _is_hard(compiler, joined, one, read)}
     left, found, cells = [*columns] if len(columns) > 1 or hard else [], list[Together | None](), 1
     while left:
-        items, conditions = around(joined, compiler.item(left[0].args["table"].name))
-        aliases = {item.alias for item in items}
+        part = public_parts.part(compiler, joined, compiler.item(left[0].args["table"].name))
+        aliases = {item.alias for item in part.items}
         own = [one for one in left if one.args["table"].name in aliases]
-        part = Joined(
-            items=[one for one in joined.items if one in items], conditions=[Condition(node=one) for one in conditions]
-        )
         some = any(one.sql("duckdb") in hard for one in own)
         found.append(_together(compiler, part, own, read, all_=some) if len(own) > 1 or some else None)
         cells *= _different(compiler, part, own, read) if found[-1] is None else found[-1].attribute.size
@@ -265,20 +268,3 @@ def _together(
     if not whole or len(found) > MAX_CELLS or any(text.count(_APART) != len(types) - 1 for text in found):
         return None
     return Together(columns=types, attribute=declare(name=TOGETHER, type="VARCHAR", values=found))
-
-
-def around(joined: Joined, start: Item) -> tuple[list[Item], list[exp.Expr]]:
-    """The public tables that conditions tie to one, and those conditions."""
-    public = {item.alias: item for item in joined.items if not item.relation.owned and not item.join}
-    tied = [
-        (node, {column.args["table"].name for column in node.find_all(exp.Column)})
-        for node in (condition.node for condition in joined.conditions)
-        if all(
-            column.args.get("table") is not None and column.args["table"].name in public
-            for column in node.find_all(exp.Column)
-        )
-    ]
-    aliases = {start.alias}
-    while grown := [names for _, names in tied if names & aliases and not names <= aliases]:
-        aliases = aliases.union(*grown)
-    return [public[alias] for alias in aliases], [node for node, names in tied if names and names <= aliases]
