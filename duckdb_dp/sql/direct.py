@@ -49,6 +49,7 @@ def parts(
     norms: str = "",
     never: Collection[str] = (),
     once: bool = True,
+    held: Sequence[exp.Expr] = (),
 ) -> list[GroupedSums]:
     """The grouping sets of a SELECT, each with its sums.
 
@@ -64,12 +65,13 @@ def parts(
         never: columns that are never NULL, as the table is declared.
         once: whether counts of rows that are the same as none is NULL are measured once, conditions of one meaning have one form, and
             norms may be of x and not of x less a middle; earlier versions did not.
+        held: between which ends some columns lie where they are not NULL, as public rows say.
 
     Raises:
         DPError: it cannot be answered; the message says what would work.
     """
     by = partial(told, columns) if once else no_columns
-    known = (counted(columns, never) if norms or once else (), by, norms if once and form() >= 3 else "")
+    known = (counted(columns, never) if norms or once else (), by, norms if once and form() >= 3 else "", held)
     with nullcontext() if once else in_form(1):
         parts = _Compiler(select, number, columns, unit, declared, pure, found or {}, known).parts()
     return [ratios.apart(by_norm(columns, part)) for part in parts] if norms else parts
@@ -87,7 +89,7 @@ class _Compiler:
         declared: Mapping[str, Attribute],
         pure: bool,
         found: Mapping[str, Attribute],
-        known: tuple[Sequence[str], Callable[[Sequence[exp.Expr]], Collection[str]], str],
+        known: tuple[Sequence[str], Callable[[Sequence[exp.Expr]], Collection[str]], str, Sequence[exp.Expr]],
     ) -> None:
         self._text = select.sql("duckdb")
         self._types, self._number = columns, number

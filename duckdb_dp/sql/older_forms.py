@@ -94,7 +94,11 @@ def forms(session: Session, request: Request, arguments: Arguments) -> tuple[int
         found = [*dict.fromkeys([*found, 5, 3])]
     few = any(one.each for part in request.direct for one in part.sums)  # which had the noise of all rows
     beside = any(name.startswith(TOGETHER) for part in request.direct for name in part.clique)
-    for number, changed in ((6, few or beside or viewed), (7, grouped or outer)):
+    summed = any(one.value and one.kind in ("sum", "quantile") for part in request.direct for one in part.sums)
+    for number, changed in (
+        (6, few or beside or viewed),
+        (7, grouped or outer or summed),
+    ):  # of which public rows say bounds
         if changed and _seen(session, request.function, session.kept(Looked).joined, lambda one: _CANONICAL in one):
             found = [*dict.fromkeys([number, *found])]
     return tuple(found)
@@ -105,7 +109,7 @@ def _said_of(part: GroupedSums) -> bool:
 
     Conditions bounded columns alone before, and differences of dates had the bounds of their declarations.
     """
-    if any(one.chosen and " - " in one.value for one in part.sums):
+    if any((one.chosen or part.source is not None) and " - " in one.value for one in part.sums):
         return True
     texts = [one.value for one in part.sums if one.value and not one.value.isidentifier()]
     return any(one in text for one in texts for text in (part.where, *(other.where for other in part.sums)))
@@ -121,7 +125,7 @@ def _joins_or_windows(part: GroupedSums) -> bool:
 
 def _differs(part: GroupedSums) -> bool:
     """Whether it may sum what is worked out of differences of dates, which had the bounds of their declarations up to form 4."""
-    return any(" - " in one.value and (one.chosen or one.where or part.where) for one in part.sums)
+    return any(" - " in one.value and (one.chosen or one.where or part.where or part.source) for one in part.sums)
 
 
 def formed(number: int, made: Callable[[], Request]) -> Callable[[], Request]:

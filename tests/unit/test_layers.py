@@ -70,6 +70,7 @@ PARSERS = {
         "expression_bounds",
         "said_bounds",
         "qualifiers",
+        "value_bounds",
         "row_expressions",
         "try_catches",
         "turned",
