@@ -198,7 +198,13 @@ def together(
         read: the rows of a SELECT of public tables.
     """
     hard = {one.sql("duckdb") for one in columns if form() >= 7 and _is_hard(compiler, joined, one, read)}
-    left, found, cells = [*columns] if len(columns) > 1 or hard else [], list[Together | None](), 1
+    found, cells = list[Together | None](), 1
+    for one in (each for each in columns if compiler.item(key_alias(each)).join):
+        part = public_parts.part(compiler, joined, compiler.item(key_alias(one)))
+        found.append(_together(compiler, part, [one], read, all_=True, left=True))
+        cells *= 1 if found[-1] is None else found[-1].attribute.size
+    columns = [each for each in columns if not compiler.item(key_alias(each)).join]
+    left = [*columns] if len(columns) > 1 or hard else []
     while left:
         part = public_parts.part(compiler, joined, compiler.item(left[0].args["table"].name))
         aliases = {item.alias for item in part.items}
@@ -241,6 +247,13 @@ def _is_hard(
     return False
 
 
+def is_hard_left(
+    compiler: Compiler, joined: Joined, column: exp.Expr, read: Callable[[str], list[tuple[Any, ...]]]
+) -> bool:
+    """The same of a column that an outer join may leave out; of requests of earlier versions none was answered."""
+    return form() >= 8 and not compiler.as_written and _is_hard(compiler, joined, column, read)
+
+
 def _is_exact(type_: str) -> bool:
     return type_ in _EXACT or (form() >= 7 and (type_ in _ALSO or type_.startswith("DECIMAL(")))
 
@@ -252,8 +265,12 @@ def _together(
     read: Callable[[str], list[tuple[Any, ...]]],
     *,
     all_: bool,
+    left: bool = False,
 ) -> Together | None:
-    """Those of one part of FROM; None where all combinations of their values are there and not ``all_`` is wanted, or too many."""
+    """Those of one part of FROM; None where all combinations of their values are there and not ``all_`` is wanted, or too many.
+
+    With ``left`` an outer join may leave them out.
+    """
     types = {one.sql("duckdb"): compiler.totals.type(one) for one in columns}
     if not all(map(_is_exact, types.values())) or (len(types) < 2 and not all_):
         return None
@@ -262,7 +279,7 @@ def _together(
         select = select.select(exp.alias_(parse_one(text, dialect="duckdb"), f"v{i}"), copy=False)
     texts = ", ".join(f"coalesce(CAST(v{i} AS VARCHAR), chr({ord(_NULL)}))" for i in range(len(types)))
     rows = read(f"SELECT DISTINCT concat_ws(chr({ord(_APART)}), {texts}) AS t FROM ({select.sql('duckdb')}) AS d")
-    found = sorted(row[0] for row in rows)
+    found = sorted({row[0] for row in rows} | ({_APART.join(_NULL * len(types))} if left else set()))
     each = [set(values) for values in zip(*(text.split(_APART) for text in found), strict=False)]
     whole = len(each) == len(types) and (len(found) < math.prod(map(len, each)) or all_)
     if not whole or len(found) > MAX_CELLS or any(text.count(_APART) != len(types) - 1 for text in found):
