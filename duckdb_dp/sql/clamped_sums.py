@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp, parse_one
 
 from duckdb_dp.domain.domain import Attribute
-from duckdb_dp.domain.expression_bounds import Bounds, Unbounded, between, bounds
+from duckdb_dp.domain.expression_bounds import Bounds, between, bounds
 from duckdb_dp.errors import DPError, brief
 from duckdb_dp.grouped_sums import Sum, candidates
 from duckdb_dp.outputs import Output
@@ -16,7 +16,7 @@ from duckdb_dp.sql.distinct_units import one_or_null
 from duckdb_dp.sql.lineage import own_functions
 from duckdb_dp.sql.other_aggregates import instead
 from duckdb_dp.sql.quantile_sums import is_quantile
-from duckdb_dp.sql.said_bounds import said
+from duckdb_dp.sql.value_bounds import value_bounds
 
 _VARIANCES: dict[type[exp.Expr], tuple[bool, bool]] = {
     exp.Variance: (True, False),
@@ -35,8 +35,6 @@ _NAMES: dict[str, type[exp.Expr]] = {
 
 FAR = 2.0**19
 """How many times the distance of the bounds their middle may be from 0, to be subtracted after the sum."""
-LARGEST = 1e100
-"""Bounds beyond it, and below its inverse, are refused: the squares of numbers between them are still ordinary doubles."""
 
 
 def is_aggregate(node: exp.Expr) -> bool:
@@ -134,6 +132,7 @@ class ClampedSums:
         never: SQL of columns of numbers that are never NULL nor NaN, so that count(x) is count(*).
         told: SQL of the columns of which conditions say so.
         norms: 'typed' or 'chosen' where what a unit adds is bounded by its norm; '' where its rows are bounded.
+        held: conditions that hold where their columns are not NULL, as public rows say: they bound values, and leave out no row.
     """
 
     def __init__(
@@ -147,6 +146,7 @@ class ClampedSums:
         never: Collection[str],
         told: Callable[[Sequence[exp.Expr]], Collection[str]],
         norms: str,
+        held: Sequence[exp.Expr] = (),
     ) -> None:
         self._row, self._marker, self._quantile, self._never = row, marker, quantile, frozenset(never)
         self._condition, self._told, self._norms = condition, told, norms
@@ -154,6 +154,7 @@ class ClampedSums:
         self._places: dict[Sum, int] = {}
         self._ratios: dict[tuple[str, str], _Asked] = {}
         self._conditions: list[exp.Expr] = []
+        self._held = [*map(row, held)]
 
     @property
     def sums(self) -> tuple[Sum, ...]:
@@ -216,7 +217,7 @@ class ClampedSums:
         assert asked.value is not None
         own = [parse_one(asked.where, dialect="duckdb")] if asked.where else []
         try:
-            return bounds(asked.value, {}, [*self._conditions, *own])
+            return bounds(asked.value, {}, [*self._conditions, *self._held, *own])
         except DPError:
             return None
 
@@ -235,7 +236,8 @@ class ClampedSums:
             return self._count(asked)
         if is_quantile(asked.node):
             assert asked.value is not None
-            conditions = [*self._conditions, *([parse_one(asked.where, dialect="duckdb")] if asked.where else [])]
+            own = [parse_one(asked.where, dialect="duckdb")] if asked.where else []
+            conditions = [*self._conditions, *self._held, *own]
             return self._place(self._quantile(asked.node, asked.value, asked.where, conditions))
         if asked.key in self._ratios:
             return self._moments(asked, raw)
@@ -309,24 +311,14 @@ class ClampedSums:
     def _sum(self, asked: _Asked) -> Sum:
         """The sum of the clamped values themselves; where nothing bounds them, of bounds that are chosen."""
         assert asked.value is not None
-        text, shown = asked.value.sql("duckdb"), brief(asked.node.sql("duckdb"))
+        text, own = asked.value.sql("duckdb"), [parse_one(asked.where, dialect="duckdb")] if asked.where else []
+        average, conditions = not isinstance(asked.node, exp.Sum), [*self._conditions, *own]
         try:
-            own = [parse_one(asked.where, dialect="duckdb")] if asked.where else []
-            conditions = [*self._conditions, *own]
-            found = bounds(asked.value, self._declared, conditions)
-            average = not isinstance(asked.node, exp.Sum)
-            found = said(asked.value, found, conditions, self._declared, average=average)
-        except Unbounded:
-            found = None
+            found = value_bounds(asked.value, conditions, self._held, self._declared, average=average)
         except DPError as error:
-            raise DPError(f"{shown}: {error}") from None
+            raise DPError(f"{brief(asked.node.sql('duckdb'))}: {error}") from None
         if found is None:
             return Sum(value=text, where=asked.where, low=0.0, high=0.0, cells=candidates())
-        largest = max(map(abs, found))
-        if largest > LARGEST or 0 < largest < 1 / LARGEST:
-            raise DPError(
-                f"{shown}: {brief(text)} lies between {found[0]:g} and {found[1]:g}; bounds go from 1e-100 to 1e100."
-            )
         return Sum(value=text, where=asked.where, low=found[0], high=found[1])
 
     def _known(self, one: Sum) -> Sum:

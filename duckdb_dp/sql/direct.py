@@ -15,7 +15,7 @@ from duckdb_dp.domain.row_expressions import NAMED, checked
 from duckdb_dp.errors import DPError, as_written, brief, identifier, meant
 from duckdb_dp.grouped_sums import GroupedSums, Sum
 from duckdb_dp.outputs import Output, Piece, within
-from duckdb_dp.sql import direct_select, epochs, overflows, ratios, zones
+from duckdb_dp.sql import direct_select, epochs, overflows, qualifiers, ratios, zones
 from duckdb_dp.sql.clamped_sums import (
     ClampedSums,
     column_name,
@@ -49,6 +49,7 @@ def parts(
     norms: str = "",
     never: Collection[str] = (),
     once: bool = True,
+    held: Sequence[exp.Expr] = (),
 ) -> list[GroupedSums]:
     """The grouping sets of a SELECT, each with its sums.
 
@@ -64,12 +65,13 @@ def parts(
         never: columns that are never NULL, as the table is declared.
         once: whether counts of rows that are the same as none is NULL are measured once, conditions of one meaning have one form, and
             norms may be of x and not of x less a middle; earlier versions did not.
+        held: between which ends some columns lie where they are not NULL, as public rows say.
 
     Raises:
         DPError: it cannot be answered; the message says what would work.
     """
     by = partial(told, columns) if once else no_columns
-    known = (counted(columns, never) if norms or once else (), by, norms if once and form() >= 3 else "")
+    known = (counted(columns, never) if norms or once else (), by, norms if once and form() >= 3 else "", held)
     with nullcontext() if once else in_form(1):
         parts = _Compiler(select, number, columns, unit, declared, pure, found or {}, known).parts()
     return [ratios.apart(by_norm(columns, part)) for part in parts] if norms else parts
@@ -87,7 +89,7 @@ class _Compiler:
         declared: Mapping[str, Attribute],
         pure: bool,
         found: Mapping[str, Attribute],
-        known: tuple[Sequence[str], Callable[[Sequence[exp.Expr]], Collection[str]], str],
+        known: tuple[Sequence[str], Callable[[Sequence[exp.Expr]], Collection[str]], str, Sequence[exp.Expr]],
     ) -> None:
         self._text = select.sql("duckdb")
         self._types, self._number = columns, number
@@ -100,18 +102,10 @@ class _Compiler:
         while self._mark in self._text:
             self._mark += "@"
         direct_select.check(select, self._refuse)
-        self._check_qualifiers()
+        qualifiers.check(self._select, [(self._select.args.get("from_") or self._select.args["from"]).this])
         self._aliases = {item.alias.lower(): item.unalias() for item in select.expressions if item.alias}
         self._keys = Keys()
         self._unit, self._pure, self._known = [name.lower() for name in unit], pure, known
-
-    def _check_qualifiers(self) -> None:
-        """Refuse columns of other tables, and fields of structs, which look like them."""
-        source = (self._select.args.get("from_") or self._select.args["from"]).this
-        known = source.alias.lower() if source.alias else source.name.lower()
-        for column in self._select.find_all(exp.Column):
-            if column.table and column.table.lower() != known:
-                self._refuse(f"uses {brief(column.sql('duckdb'))}, which is no column of {brief(source.sql('duckdb'))}")
 
     def _refuse(self, why: str) -> NoReturn:
         raise DPError(f"{brief(as_written(self._text))} {why}.")

@@ -42,6 +42,7 @@ def parts(
     norms: str,
     never: Collection[str],
     once: bool = True,
+    held: Sequence[exp.Expr] = (),
 ) -> list[GroupedSums]:
     """As ``direct.parts``.
 
@@ -51,13 +52,23 @@ def parts(
     kept: KeptParts = session.kept(KeptParts)
     maps = [list(one.items()) for one in (columns, declared, found)]  # whose order counts
     # A text leaves out what its dialect cannot say, and the tree's hash does not.
-    given = (hash(select.copy()), *maps, tuple(unit), pure, norms, sorted(never), once, form())
+    given = (hash(select.copy()), *maps, tuple(unit), pure, norms, sorted(never), once, form(), list(held))
     text = f"{number} {once} {form()} {select.sql('duckdb')}"
     with kept.lock:
         before, sums = kept.known.get(text, ((), []))
     if before != given:
         sums = direct.parts(
-            select, number, columns, unit, declared, pure=pure, found=found, norms=norms, never=never, once=once
+            select,
+            number,
+            columns,
+            unit,
+            declared,
+            pure=pure,
+            found=found,
+            norms=norms,
+            never=never,
+            once=once,
+            held=held,
         )
     with kept.lock:
         if len(select.expressions) <= MOST:

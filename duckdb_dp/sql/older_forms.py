@@ -27,6 +27,9 @@ _RESPELT_AGAIN = re.compile(
 NUMBERED = re.compile(r"\bROW_NUMBER\b", re.IGNORECASE)
 """What numbers the rows of each unit: as many as a unit has counted, however few are kept, before a condition on it bounded them."""
 
+_OUTER = re.compile(r"\b(LEFT|RIGHT)\b", re.IGNORECASE)
+"""Words of joins that may be inner ones by conditions, and were none."""
+
 TOGETHER = "groups"
 """What columns of public tables are called that are grouped by together: of some types they were each by itself."""
 
@@ -72,12 +75,15 @@ def forms(session: Session, request: Request, arguments: Arguments) -> tuple[int
     grouped = any(part.clique for part in request.direct)
     found_before = grouped and _seen(session, request.function, session.kept(Looked).sought, lambda one: _SOUGHT in one)
     fifth = shown or found_before or quantiles or any(map(_joins_or_windows, request.direct))
-    fifth = fifth or (grouped and not has_sources(request))
+    asked = str(arguments.get("sql", "GROUP OR"))
+    views = [one.name.lower() for one in session.ledger.families.relations() if one.member and one.member.view]
+    viewed = any(name in asked.lower() for name in views)  # whose own declarations said nothing in joins
+    outer = has_sources(request) and (viewed or _OUTER.search(asked) is not None)  # where they may be inner ones now
+    fifth = fifth or outer or (grouped and not has_sources(request))
     fourth = quantiles or any(map(_differs, request.direct))
     latest = (*((5,) if fifth else ()), *((4,) if fourth else ()), *((3,) if wider else ()))
     if not has_sources(request):
         return (*latest, 1) if request.direct else ()
-    asked = str(arguments.get("sql", "GROUP OR"))
     words = {3: NUMBERED, 2: _RESPELT_AGAIN, 1: _RESPELT}
     found = [*dict.fromkeys([*latest, *(number for number, one in words.items() if one.search(asked))])]
     if found and not _seen(session, request.function, session.kept(Looked).respelt, _has_respelt):
@@ -88,12 +94,13 @@ def forms(session: Session, request: Request, arguments: Arguments) -> tuple[int
         found = [*dict.fromkeys([*found, 5, 3])]
     few = any(one.each for part in request.direct for one in part.sums)  # which had the noise of all rows
     beside = any(name.startswith(TOGETHER) for part in request.direct for name in part.clique)
-    views = [one.name.lower() for one in session.ledger.families.relations() if one.member and one.member.view]
-    viewed = any(name in asked.lower() for name in views)  # whose own declarations said nothing in joins
-    if (few or beside or viewed) and _seen(
-        session, request.function, session.kept(Looked).joined, lambda one: _CANONICAL in one
-    ):
-        found = [*dict.fromkeys([6, *found])]
+    summed = any(one.value and one.kind in ("sum", "quantile") for part in request.direct for one in part.sums)
+    for number, changed in (
+        (6, few or beside or viewed),
+        (7, grouped or outer or summed),
+    ):  # of which public rows say bounds
+        if changed and _seen(session, request.function, session.kept(Looked).joined, lambda one: _CANONICAL in one):
+            found = [*dict.fromkeys([number, *found])]
     return tuple(found)
 
 
@@ -102,7 +109,7 @@ def _said_of(part: GroupedSums) -> bool:
 
     Conditions bounded columns alone before, and differences of dates had the bounds of their declarations.
     """
-    if any(one.chosen and " - " in one.value for one in part.sums):
+    if any((one.chosen or part.source is not None) and " - " in one.value for one in part.sums):
         return True
     texts = [one.value for one in part.sums if one.value and not one.value.isidentifier()]
     return any(one in text for one in texts for text in (part.where, *(other.where for other in part.sums)))
@@ -118,7 +125,7 @@ def _joins_or_windows(part: GroupedSums) -> bool:
 
 def _differs(part: GroupedSums) -> bool:
     """Whether it may sum what is worked out of differences of dates, which had the bounds of their declarations up to form 4."""
-    return any(" - " in one.value and (one.chosen or one.where or part.where) for one in part.sums)
+    return any(" - " in one.value and (one.chosen or one.where or part.where or part.source) for one in part.sums)
 
 
 def formed(number: int, made: Callable[[], Request]) -> Callable[[], Request]:

@@ -14,6 +14,7 @@ from duckdb_dp.domain.predicate import Mask, attributes_of, cells_where
 from duckdb_dp.errors import DPError, as_written, brief, few, identifier
 from duckdb_dp.request import Question
 from duckdb_dp.select_parts import Groups, SelectColumn, SelectPart
+from duckdb_dp.sql import qualifiers
 from duckdb_dp.sql.aggregates import aggregate, bases, weights
 from duckdb_dp.sql.arguments import outside_the_domain
 from duckdb_dp.sql.grouping_sets import grouping_sets
@@ -69,31 +70,13 @@ def table_name(select: exp.Select) -> str:
     return ".".join(part.sql("duckdb") for part in source.this.parts)
 
 
-def check_qualifiers(select: exp.Select) -> None:
-    """Refuse columns of a table that a SELECT of one table does not read, under a name that this one does not have there.
-
-    Raises:
-        DPError: there is one.
-    """
-    source = select.args.get("from_") or select.args.get("from")
-    if source is None or not isinstance(source.this, exp.Table) or select.args.get("joins"):
-        return
-    known = (source.this.alias or source.this.name).lower()
-    for column in select.find_all(exp.Column):
-        if column.table and column.table.lower() != known:
-            table = brief(source.this.sql("duckdb"))
-            raise DPError(
-                f"{brief(select.sql('duckdb'))} uses {brief(column.sql('duckdb'))}, which is no column of {table}."
-            )
-
-
 def questions(select: exp.Select, number: int, declared: Mapping[str, Attribute]) -> list[Question]:
     """One question per grouping set and linear query of the SELECT with that number in its batch.
 
     Raises:
         DPError: it cannot be answered exactly from the declared domain; the message says what works instead.
     """
-    check_qualifiers(select)
+    qualifiers.check(select, [source.this for source in (select.args.get("from_"), select.args.get("from")) if source])
     parsed = _parse(select, declared)
     queries = dict.fromkeys(query for column in parsed.columns if column.function for query in bases(column))
     return [

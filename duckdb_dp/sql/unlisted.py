@@ -23,10 +23,10 @@ def notes(session: Session, dataset: Dataset, selects: Sequence[exp.Select], pla
     found = {}
     for number, select in enumerate(selects, 1):
         try:
-            told = asked.Asked(session, dataset, place, bounded=False).top(select).unlisted
+            top = asked.Asked(session, dataset, place, bounded=False).top(select)
         except DPError:  # which is said where it is asked
             continue
-        if told:
+        if told := [*top.unlisted, *map(str, top.held)]:
             found[number] = "; ".join(told)
     return found
 

@@ -69,6 +69,8 @@ PARSERS = {
         "not_parsed",
         "expression_bounds",
         "said_bounds",
+        "qualifiers",
+        "value_bounds",
         "row_expressions",
         "try_catches",
         "turned",

@@ -35,12 +35,14 @@ class Relation:
             unit, and the keys of the tables that lead to it; none where they are not known.
         cte: its definition, where it is one.
         columns: finds the columns of a table, in small letters; none where they are not known.
+        name: catalog, schema and name of a table; none where they are not known.
     """
 
     kind: Kind
     owners: Callable[[], frozenset[Columns]] = field(default=frozenset, compare=False)
     cte: exp.CTE | None = None
     columns: Callable[[], Columns] = field(default=frozenset, compare=False)
+    name: tuple[str, ...] = field(default=(), compare=False)
 
 
 Names = Mapping[str, Relation]

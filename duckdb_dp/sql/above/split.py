@@ -7,6 +7,7 @@ from typing import final
 from sqlglot import exp
 
 from duckdb_dp.errors import DPError, brief, identifier
+from duckdb_dp.sql import qualifiers
 from duckdb_dp.sql.above.kinds import Kind, Kinds, Names, Relation, ctes, group_keys, sources, subqueries
 from duckdb_dp.sql.above.lift import below, lift, must_lift
 from duckdb_dp.sql.above.quotients import Quotients, Reader
@@ -165,8 +166,9 @@ class _Splitter:
         """A SELECT that aggregates, with what stands above its aggregates apart; None where it is answered as it is.
 
         Raises:
-            DPError: what stands above names an alias that is another column of the table too.
+            DPError: it names a column of a table that it does not read, or what stands above names an alias that is another column too.
         """
+        qualifiers.check(query, sources(query), self._full)
         clash = self._clash(query)
         if clash is not None:
             if not must_lift(query):
@@ -182,6 +184,9 @@ class _Splitter:
             if self.planned(below(apart)):
                 return apart
         return lift(query) if must_lift(query) else None
+
+    def _full(self, table: exp.Table) -> tuple[str, ...] | None:
+        return self.kinds.source(table, {}).name or None
 
     def _clash(self, query: exp.Select) -> str | None:
         """An alias that is the name of another column that is read, where anything but its own item names it."""

@@ -112,11 +112,12 @@ def _as_relation(session: Session, name: str, place: Place) -> Relation:
         if found.view and not declared:
             return Relation(kind=Kind.ROWS)
         kind = Kind.ABOVE if declared else Kind.ROWS
-        return Relation(kind=kind, columns=lambda: frozenset(map(str.lower, found.columns)))
+        return Relation(kind=kind, columns=lambda: frozenset(map(str.lower, found.columns)), name=found.name)
     return Relation(
         kind=Kind.ROWS,
         owners=cache(lambda: _owners(session, dataset)),
         columns=cache(lambda: _columns(session, dataset)),
+        name=(dataset.catalog, dataset.schema, dataset.name),
     )
 
 

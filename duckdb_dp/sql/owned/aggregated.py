@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from duckdb_dp.domain.domain import Attribute
 from duckdb_dp.grouped_sums import Source
+from duckdb_dp.sql.owned.public_ranges import Held
 from duckdb_dp.synthesis.database import Name
 
 
@@ -27,6 +28,7 @@ class Top:
         never: its columns that are never NULL.
         unlisted: what is to be said of conditions with values that nobody has declared.
         words: SQL of its columns, and of what is worked out of these -> what the statement says there, for errors.
+        held: between which ends columns of public tables lie.
         different: what columns stand in count(DISTINCT x), and whether one alone -> how many different values of x a unit has at most.
     """
 
@@ -40,6 +42,7 @@ class Top:
     never: frozenset[str]
     unlisted: tuple[str, ...]
     words: dict[str, str]
+    held: tuple[Held, ...]
     different: dict[tuple[frozenset[str], bool], int]
 
     def as_asked(self, message: str) -> str:

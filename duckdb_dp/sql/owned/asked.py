@@ -267,6 +267,7 @@ class Asked:
                 asked.declared,
                 pure=pure,
                 never=asked.never,
+                held=[one.condition for one in asked.held],
                 **more,
             )
         except UnknownAttribute as error:

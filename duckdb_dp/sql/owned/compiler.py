@@ -15,7 +15,7 @@ from duckdb_dp.domain.row_expressions import checked
 from duckdb_dp.errors import identifier
 from duckdb_dp.sql import epochs, overflows
 from duckdb_dp.sql.distinct_units import one_or_null
-from duckdb_dp.sql.owned import canonical, literals, names, nested, outer_rows, sets, units, windows
+from duckdb_dp.sql.owned import canonical, left_joins, literals, names, nested, outer_rows, sets, units, windows
 from duckdb_dp.sql.owned.equal_values import settled
 from duckdb_dp.sql.owned.joins import Settling
 from duckdb_dp.sql.owned.relations import Condition, Field, Item, Joined, Most, Relation, Scope, Tag, Written, as_item
@@ -369,6 +369,7 @@ class Compiler:
         joined = Joined(outer=None if outer is None else outer.joined)
         scope = Scope(outer=outer, ctes=self._with(select, ctes), joined=joined)
         Reading(self, scope).read(select)
+        left_joins.as_inner(self, joined)
         if more is not None:
             joined.conditions += more(scope)
         if not self.as_written:

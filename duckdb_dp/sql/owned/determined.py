@@ -7,10 +7,9 @@ from sqlglot import exp
 
 from duckdb_dp.errors import DPError
 from duckdb_dp.sql.clamped_sums import column_name
-from duckdb_dp.sql.owned import names
+from duckdb_dp.sql.owned import names, public_parts
 from duckdb_dp.sql.owned.compiler import Compiler, key_alias
-from duckdb_dp.sql.owned.public_groups import around
-from duckdb_dp.sql.owned.relations import Condition, Joined, Scope
+from duckdb_dp.sql.owned.relations import Joined, Scope
 from duckdb_dp.sql.owned.syntax import has_aggregate
 
 _ONE = (exp.AnyValue, exp.First, exp.Last, exp.Min, exp.Max)
@@ -104,13 +103,10 @@ def _determined(
     read: Callable[[str], list[tuple[Any, ...]]],
 ) -> bool:
     """Whether the rows of the public tables that agree in the keys have one value of a column."""
-    items, conditions = around(joined, compiler.item(key_alias(value)))
-    own = [key for key in keys if key_alias(key) in {item.alias for item in items}]
+    part = public_parts.part(compiler, joined, compiler.item(key_alias(value)))
+    own = [key for key in keys if key_alias(key) in {item.alias for item in part.items}]
     if not own:
         return False
-    part = Joined(
-        items=[one for one in joined.items if one in items], conditions=[Condition(node=one) for one in conditions]
-    )
     select = compiler.select(part)
     for place, column in enumerate((*own, value)):
         select = select.select(exp.alias_(column.copy(), f"k{place}"), copy=False)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NoReturn, final
 from sqlglot import exp
 
 from duckdb_dp.errors import DPError, identifier
-from duckdb_dp.sql.owned import outer_rows
+from duckdb_dp.sql.owned import outer_rows, ways
 from duckdb_dp.sql.owned.fan_out import limit
 from duckdb_dp.sql.owned.relations import Condition, Item, Joined, as_item, atom
 from duckdb_dp.sql.owned.rows import Joining
@@ -274,14 +274,15 @@ class Settling:
             )
         if self._joined.outer is not None:
             self._refuse_inexact(item, other)
+            tie = ways.between(family, item, other) or f"the unit's key ({unit})"
             raise DPError(
                 f"a subquery of {what} has no condition that says that its rows have the owner of the row around it, so it would read "
-                f"those of other units; tie it by the unit's key ({unit}), or {first}"
+                f"those of other units; tie it by {tie}, or {first}"
             )
         self._refuse_inexact(item, other)
         raise DPError(
             f"{what} is joined with {beside} without a condition that says that both rows have one owner, so rows of several units would "
-            f"be mixed; join by the unit's key ({unit}), or by the key of a protected table that both refer to."
+            f"be mixed; {ways.what_helps(family, item, other, unit)}."
         )
 
     def _refuse_inexact(self, item: Item, other: Item) -> None:

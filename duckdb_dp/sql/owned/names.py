@@ -73,9 +73,10 @@ def _within(node: exp.Column, scope: Scope) -> exp.Expr | None:
 
 
 def _meant(node: exp.Column, source: Source) -> bool:
-    """Whether a column's qualifier means a source: its alias, or schema.table."""
+    """Whether a column's qualifier means a source: its alias, or schema.table where it has no other name."""
     written = tuple(part.name.lower() for part in node.parts[:-1])
-    return written == (source.alias,) or (len(written) > 1 and source.table[-len(written) :] == written)
+    named = len(written) > 1 and source.table[-1:] == (source.alias,)
+    return written == (source.alias,) or (named and source.table[-len(written) :] == written)
 
 
 def starred(items: Iterable[exp.Expr], scope: Scope) -> list[tuple[str, exp.Expr, bool]]:

@@ -14,9 +14,9 @@ from duckdb_dp.sql.declarations import declared_point
 from duckdb_dp.sql.exact_types import WHOLE
 from duckdb_dp.sql.group_labels import MAX_CELLS
 from duckdb_dp.sql.older_forms import TOGETHER
-from duckdb_dp.sql.owned import condition_values
+from duckdb_dp.sql.owned import condition_values, public_parts
 from duckdb_dp.sql.owned.compiler import Compiler, key_alias
-from duckdb_dp.sql.owned.relations import Condition, Item, Joined, atom
+from duckdb_dp.sql.owned.relations import Item, Joined, atom
 from duckdb_dp.sql.same_conditions import form
 
 MOST = 100_000
@@ -47,16 +47,22 @@ def values(
         assert field.table is not None
         alone = compiler.put(compiler.tables.public(field.table))
         part, shown = Joined(items=[alone]), atom(alone.alias, field.column)
-    elif item.join:
-        part = Joined(items=[Item(alias=alias, relation=item.relation)])
     else:
-        items, conditions = around(joined, item)
-        kept = [Condition(node=one) for one in conditions]
-        part = Joined(items=[one for one in joined.items if one in items], conditions=kept)
+        part = public_parts.part(compiler, joined, item)
     type_ = field.type if value is column else compiler.totals.type(value)
     dtype = column_type(type_, f"GROUP BY {identifier(name)}: it")
-    select = compiler.select(part).select(exp.alias_(shown.copy(), "v"), copy=False)
-    rows = read(f"SELECT v, CAST(v AS VARCHAR) AS t FROM (SELECT DISTINCT v FROM ({select.sql('duckdb')}) AS d) AS e")
+
+    def different(part: Joined) -> list[tuple[Any, ...]]:
+        select = compiler.select(part).select(exp.alias_(shown.copy(), "v"), copy=False)
+        return read(
+            f"SELECT v, CAST(v AS VARCHAR) AS t FROM (SELECT DISTINCT v FROM ({select.sql('duckdb')}) AS d) AS e"
+        )
+
+    rows = different(part)
+    if item.join and not any(
+        row[0] is not None for row in rows
+    ):  # NULL is the only group, and none is declared of it alone
+        rows = different(Joined(items=[Item(alias=alias, relation=item.relation)]))
     if len(rows) > MOST:
         raise DPError(
             f"GROUP BY {identifier(name)}: the public table has more than {MOST:,} values of it; group by another column, or by "
@@ -192,14 +198,17 @@ def together(
         read: the rows of a SELECT of public tables.
     """
     hard = {one.sql("duckdb") for one in columns if form() >= 7 and _is_hard(compiler, joined, one, read)}
-    left, found, cells = [*columns] if len(columns) > 1 or hard else [], list[Together | None](), 1
+    found, cells = list[Together | None](), 1
+    for one in (each for each in columns if compiler.item(key_alias(each)).join):
+        part = public_parts.part(compiler, joined, compiler.item(key_alias(one)))
+        found.append(_together(compiler, part, [one], read, all_=True, left=True))
+        cells *= 1 if found[-1] is None else found[-1].attribute.size
+    columns = [each for each in columns if not compiler.item(key_alias(each)).join]
+    left = [*columns] if len(columns) > 1 or hard else []
     while left:
-        items, conditions = around(joined, compiler.item(left[0].args["table"].name))
-        aliases = {item.alias for item in items}
+        part = public_parts.part(compiler, joined, compiler.item(left[0].args["table"].name))
+        aliases = {item.alias for item in part.items}
         own = [one for one in left if one.args["table"].name in aliases]
-        part = Joined(
-            items=[one for one in joined.items if one in items], conditions=[Condition(node=one) for one in conditions]
-        )
         some = any(one.sql("duckdb") in hard for one in own)
         found.append(_together(compiler, part, own, read, all_=some) if len(own) > 1 or some else None)
         cells *= _different(compiler, part, own, read) if found[-1] is None else found[-1].attribute.size
@@ -238,6 +247,13 @@ def _is_hard(
     return False
 
 
+def is_hard_left(
+    compiler: Compiler, joined: Joined, column: exp.Expr, read: Callable[[str], list[tuple[Any, ...]]]
+) -> bool:
+    """The same of a column that an outer join may leave out; of requests of earlier versions none was answered."""
+    return form() >= 8 and not compiler.as_written and _is_hard(compiler, joined, column, read)
+
+
 def _is_exact(type_: str) -> bool:
     return type_ in _EXACT or (form() >= 7 and (type_ in _ALSO or type_.startswith("DECIMAL(")))
 
@@ -249,8 +265,12 @@ def _together(
     read: Callable[[str], list[tuple[Any, ...]]],
     *,
     all_: bool,
+    left: bool = False,
 ) -> Together | None:
-    """Those of one part of FROM; None where all combinations of their values are there and not ``all_`` is wanted, or too many."""
+    """Those of one part of FROM; None where all combinations of their values are there and not ``all_`` is wanted, or too many.
+
+    With ``left`` an outer join may leave them out.
+    """
     types = {one.sql("duckdb"): compiler.totals.type(one) for one in columns}
     if not all(map(_is_exact, types.values())) or (len(types) < 2 and not all_):
         return None
@@ -259,26 +279,9 @@ def _together(
         select = select.select(exp.alias_(parse_one(text, dialect="duckdb"), f"v{i}"), copy=False)
     texts = ", ".join(f"coalesce(CAST(v{i} AS VARCHAR), chr({ord(_NULL)}))" for i in range(len(types)))
     rows = read(f"SELECT DISTINCT concat_ws(chr({ord(_APART)}), {texts}) AS t FROM ({select.sql('duckdb')}) AS d")
-    found = sorted(row[0] for row in rows)
+    found = sorted({row[0] for row in rows} | ({_APART.join(_NULL * len(types))} if left else set()))
     each = [set(values) for values in zip(*(text.split(_APART) for text in found), strict=False)]
     whole = len(each) == len(types) and (len(found) < math.prod(map(len, each)) or all_)
     if not whole or len(found) > MAX_CELLS or any(text.count(_APART) != len(types) - 1 for text in found):
         return None
     return Together(columns=types, attribute=declare(name=TOGETHER, type="VARCHAR", values=found))
-
-
-def around(joined: Joined, start: Item) -> tuple[list[Item], list[exp.Expr]]:
-    """The public tables that conditions tie to one, and those conditions."""
-    public = {item.alias: item for item in joined.items if not item.relation.owned and not item.join}
-    tied = [
-        (node, {column.args["table"].name for column in node.find_all(exp.Column)})
-        for node in (condition.node for condition in joined.conditions)
-        if all(
-            column.args.get("table") is not None and column.args["table"].name in public
-            for column in node.find_all(exp.Column)
-        )
-    ]
-    aliases = {start.alias}
-    while grown := [names for _, names in tied if names & aliases and not names <= aliases]:
-        aliases = aliases.union(*grown)
-    return [public[alias] for alias in aliases], [node for node, names in tied if names and names <= aliases]

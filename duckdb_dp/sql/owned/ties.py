@@ -120,7 +120,7 @@ def tied(first: Item, second: Item, equal: Equalities, wanted: Key | None = None
         equal: which columns are equal.
         wanted: the key that will do; all by default.
     """
-    ours, theirs = _keys(first.relation.fields), _keys(second.relation.fields)
+    ours, theirs = keys_of(first.relation.fields), keys_of(second.relation.fields)
     for key, row in ours:
         for other, behind in theirs:
             if key != other or wanted not in (None, key):
@@ -144,7 +144,7 @@ def _pair(
     return None
 
 
-def _keys(fields: Iterable[Field]) -> dict[tuple[Key, str], list[list[str]]]:
+def keys_of(fields: Iterable[Field]) -> dict[tuple[Key, str], list[list[str]]]:
     """(key, row) of each row whose whole key some columns hold -> for each component of the key the columns that hold it."""
     found: dict[tuple[Key, str], list[list[str]]] = {}
     for field in fields:
@@ -229,7 +229,7 @@ def by_bytes(pairs: Iterable[tuple[Atom, Atom]], type_of: Callable[[Atom], str])
 
 def determines(fields: Sequence[Field]) -> bool:
     """Whether columns make up a key whose owner is that of the row: then no two owners agree in them."""
-    return bool(_keys(fields))
+    return bool(keys_of(fields))
 
 
 def unit_alone(family: Family, fields: Sequence[Field]) -> bool:

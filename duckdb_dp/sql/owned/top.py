@@ -16,6 +16,7 @@ from duckdb_dp.sql.owned import (
     names,
     nested,
     public_groups,
+    public_ranges,
     public_references,
     public_rows,
 )
@@ -118,7 +119,8 @@ class _Top:
         kept = [self._columns(node) for node in [*filter(self._known, self._conditions), *beside]]
         if kept:
             found.set("where", exp.Where(this=exp.and_(*kept) if compiler.as_written else conjunction(kept)))
-        declared = self._declared(found, scope)
+        declared, columns = self._declared(found, scope), dict(self._outputs.values())
+        held = public_ranges.held(compiler, joined, found, columns, declared, self._read)
         check_single(compiler, joined)
         check_work(select, compiler.copies)
         return Top(
@@ -128,11 +130,12 @@ class _Top:
             unit=self._unit(scope),
             declared=declared,
             origins=self._origins(),
-            refers=public_references.of_columns(compiler, dict(self._outputs.values())),
+            refers=public_references.of_columns(compiler, columns),
             never=self._never(),
             unlisted=unlisted.told(self._conditions, lambda column: self._attribute(column, "")),
             words=self._words,
-            different=different_values.most(compiler, joined, found, dict(self._outputs.values())),
+            held=held,
+            different=different_values.most(compiler, joined, found, columns),
         )
 
     def _join(self, scope: Scope) -> list[Condition]:
@@ -286,7 +289,8 @@ class _Top:
                 )
             if own is not None and self._compiler.is_public(value):
                 item = self._compiler.item(key_alias(value))
-                public |= {} if item.join or item.relation.owned else {value.sql("duckdb"): value}
+                alone = item.join and not public_groups.is_hard_left(self._compiler, scope.joined, value, self._read)
+                public |= {} if alone or item.relation.owned else {value.sql("duckdb"): value}
             columns = [*value.find_all(exp.Column)]
             fields = [(self._compiler.field(column), self._compiler.is_public(column)) for column in columns]
             if all(f is not None and (public or condition_values.decides(f.attribute, value)) for f, public in fields):
