@@ -12,7 +12,7 @@
 -- shares                {'ratings': 3}: how many times its default share of the total a table gets
 -- method, link_method   the method of dp_synthesize and that of dp_links
 -- max_degree            as in dp_links, for tables that link two others, refer to themselves, or have parents that are rows of the unit
--- max_rows              how many rows of each unit count where dp_protect left it to each request: 5, or {'visits': 5, 'drugs': 20}
+-- max_rows              how many rows of each unit count, where dp_protect left it to each request or allows more: 5, or {'visits': 5, 'drugs': 20}
 -- plan                  true: only show what would be done, at no cost
 -- fresh                 true: draw and charge again
 -- undeclared            what becomes of columns that were never declared and have no default: 'drop' (the default), or 'null'

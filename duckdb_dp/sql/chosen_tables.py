@@ -92,7 +92,7 @@ def bounded(found: Sequence[Dataset], asked: object) -> list[Dataset]:
     """The datasets with the number of rows of a unit that count: as declared, or as ``max_rows`` says where nothing was.
 
     Raises:
-        DPError: it names another table, or is no number.
+        DPError: it names another table, is no number, or more than is declared of the table that it names.
     """
     if isinstance(asked, dict):
         _check_names("max_rows", asked, found)
@@ -100,12 +100,34 @@ def bounded(found: Sequence[Dataset], asked: object) -> list[Dataset]:
 
 
 def _bounded(dataset: Dataset, asked: object) -> Dataset:
-    if not dataset.auto_rows or asked is None:
-        return dataset
+    rows = _asked(dataset, asked)
+    if isinstance(asked, dict) and rows is not None and not dataset.auto_rows and rows > dataset.max_rows:
+        raise DPError(
+            f"max_rows is {rows} for '{dataset.name}', of which at most {dataset.max_rows} rows of a unit count, as dp_protect says; "
+            f"1 to {dataset.max_rows} work."
+        )
+    return dataset if rows is None or not dataset.auto_rows else replace(dataset, max_rows=rows, auto_rows=False)
+
+
+def _asked(dataset: Dataset, asked: object) -> int | None:
+    """How many rows of a unit ``max_rows`` asks for in a table."""
     if isinstance(asked, dict):
         asked = next((bound for name, bound in asked.items() if name.lower() == dataset.name.lower()), None)
-    rows = whole_number({"max_rows": asked}, "max_rows", MOST_ROWS)
-    return dataset if rows is None else replace(dataset, max_rows=rows, auto_rows=False)
+    return None if asked is None else whole_number({"max_rows": asked}, "max_rows", MOST_ROWS)
+
+
+def fewer(declared: Dataset, dataset: Dataset, asked: object) -> int | None:
+    """How many rows of a unit count in a table where ``max_rows`` says that, or fewer than are declared; None where it does not.
+
+    Args:
+        declared: as it is declared.
+        dataset: as ``bounded`` has it.
+        asked: ``max_rows``.
+    """
+    if declared.auto_rows:
+        return None if dataset.auto_rows else dataset.max_rows
+    rows = _asked(dataset, asked)
+    return rows if rows is not None and rows < dataset.max_rows else None
 
 
 def _check_names(argument: str, asked: Iterable[object], found: Iterable[Dataset]) -> None:

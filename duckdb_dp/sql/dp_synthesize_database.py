@@ -107,8 +107,10 @@ def plan(
         for step in _steps(session, chosen[table.name], schema.kept(table), schema, target, arguments)
     ]
     for step in steps:
-        if _dataset_of(session, step.target.table).auto_rows and not step.dataset.auto_rows:
-            step.arguments.setdefault("max_rows" if step.kind == "rows" else "max_degree", step.dataset.max_rows)
+        declared = _dataset_of(session, step.target.table)
+        if (most := chosen_tables.fewer(declared, step.dataset, arguments.get("max_rows"))) is not None:
+            name = "max_rows" if step.kind == "rows" else "max_degree"
+            step.arguments[name] = min(most, step.arguments.get(name, most))
     execute_database.check_bounded(steps)
     weights = chosen_tables.weights([(step.dataset, step.kind) for step in steps], arguments.get("shares"))
     for step, weight in zip(steps, weights, strict=True):

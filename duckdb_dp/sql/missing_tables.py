@@ -114,6 +114,11 @@ def explain_unknown(session: Session, error: UnknownDataset, place: tuple[str, s
             return error
         seen: list[Name] = [(catalog, schema, table) for catalog, schema, table in cursor.execute(SEEN).fetchall()]
     here = next((full for full in seen if tuple(part.lower() for part in full) in wanted), None)
+    if here is not None and ledger.public.holds(here):
+        return DPError(
+            f"{as_sql(error.name)} was declared public, so that anybody may see its rows: DuckDB's own SELECT reads it, and nothing is "
+            "charged."
+        )
     if here is not None:
         same = [lost for lost in missing(session, seen) if _same_table(lost, here)]
         if not same:

@@ -169,6 +169,10 @@ def test_shares(asked: Any) -> None:
             call(more=", max_rows := {'userz': 3}"),
             "max_rows names 'userz', which is none of the tables that are made: 'users'",
         ),
+        (
+            call(more=", max_rows := {'ratings': 6}"),
+            "of which at most 5 rows of a unit count, as dp_protect says; 1 to 5 work.",
+        ),
         ("CALL dp_synthesize_database('main', target := '', rho := 1)", "target is ''; name a schema"),
         (call(more=", max_degree := 0"), "max_degree is 0"),
         ("CALL dp_synthesize_database('main', target := 'main', rho := 1)", "name a new schema"),
@@ -583,3 +587,39 @@ def test_tables_of_several_deltas_are_made_at_the_least_one(db: Any) -> None:
     made = "CALL dp_synthesize_database('main', target := 'syn', tables := ['cats', 'dogs'], epsilon := 2{})"
     assert "write the least, delta := 9e-10, or" in db.refused(made.format(""))
     assert len(db(made.format(", delta := 9e-10"))) == 2
+
+
+@pytest.mark.parametrize("asked", ["2", "{'visits': 2}", "100"])
+def test_fewer_rows_of_a_unit_count_than_are_declared_where_a_call_says_so(db: Any, asked: str) -> None:
+    """In the plan and in what is made, as in every other call; a number for all tables is of those that allow more."""
+    db(
+        "CREATE TABLE people_ (id INT PRIMARY KEY, age INT); CREATE TABLE visits (person INT REFERENCES people_(id), kind INT)"
+    )
+    db("INSERT INTO people_ SELECT i, i % 50 FROM range(300) t(i)")
+    db("INSERT INTO visits SELECT i, j % 3 FROM range(300) t(i), range(1 + i % 8) u(j)")
+    db("CALL dp_protect(['people_', 'visits'], unit := 'people_.id', max_rows := 8, rho := 900)")
+    db(
+        "CALL dp_attribute('people_', 'age', low := 0, high := 49); CALL dp_attribute('visits', 'kind', low := 0, high := 2)"
+    )
+    call = f"CALL dp_synthesize_database('main', target := 'syn', tables := ['people_', 'visits'], rho := 50, max_rows := {asked}"
+    most = 8 if asked == "100" else 2
+    for more in (", plan := true", ""):
+        notes = [row[-1] or "" for row in db(f"{call}{more})") if row[1] == "visits"]
+        assert any(f"links of one row of 'people_' above {most} are not counted" in note for note in notes)
+    ((found,),) = db("SELECT max(n) FROM (SELECT count(*) AS n FROM syn.visits GROUP BY person)")
+    assert found <= most
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CALL dp_attribute('shops', 'kind')",
+        "CALL dp_attributes('shops')",
+        "FROM dp_marginals('shops', ['kind'], rho := 1)",
+        "FROM dp_quantiles('shops', 'kind', rho := 1)",
+        "FROM dp_synthesize('shops', rho := 1)",
+    ],
+)
+def test_a_public_table_is_not_said_to_want_protection(db: Any, statement: str) -> None:
+    db("CREATE TABLE shops (id INT PRIMARY KEY, kind INT); CALL dp_public('shops')")
+    assert "'shops' was declared public, so that anybody may see its rows" in db.refused(statement)
