@@ -81,3 +81,21 @@ def test_refusals_are_in_the_words_of_the_statement(films: Loaded, source: str, 
             for function in re.findall(r"\b([A-Z_]{2,})\(", line):
                 assert function.lower() in low or function in SQL, line
             assert not re.search(r'_dp_|"[tuvco]\d"', line), line
+
+
+@pytest.mark.parametrize(
+    ("statement", "says"),
+    [
+        ("SELECT m.genr, count(*) FROM {} GROUP BY 1", "no column 'm.genr'; the columns are: genre, "),
+        ("SELECT count(*) FROM {} WHERE m.ganre = 'x'", "no column 'm.ganre'; the columns are: genre, "),
+        ("SELECT avg(r.star) FROM {}", "no column 'r.star'; the columns are: stars, "),
+        ("SELECT avg(lnd) FROM {}", "no column 'lnd'; the columns are: land, "),
+        ("SELECT count(*) FROM ratings JOIN movie USING (movie_id)", "a table of 'ratings'; movies may be meant."),
+    ],
+)
+def test_the_nearest_name_of_the_table_that_is_meant_comes_first(films: Loaded, statement: str, says: str) -> None:
+    joined = "ratings r JOIN movies m USING (movie_id)"
+    line = one_line(films.refused("FROM dp_sql(?, epsilon := 1e-3)", [statement.format(joined)]))
+    assert says in line
+    if " 'm." in line:  # and those of other tables do not
+        assert "rating_id" not in line

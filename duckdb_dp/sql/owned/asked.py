@@ -154,7 +154,9 @@ def dataset_of(session: Session, select: exp.Select, place: Place, *, as_written
             if session.ledger.account is None:  # which is told nothing of tables that are not granted to it
                 provenance.check_public(session, gone[0])  # a view that is there, and public no more
             raise unseen(gone[0])
-        raise unread(parts, found[0].name) if found else unknown
+        known = [*session.ledger.public.tables(), *((d.catalog, d.schema, d.name) for d in session.ledger.datasets())]
+        near = [one[2] for one in known] if session.ledger.account is None else []
+        raise unread(parts, found[0].name, near) if found else unknown
     if not found:
         what = "public tables alone" if names(select) else "no table"
         raise DPError(f"{brief(select.sql('duckdb'))} reads {what}: run it as it is, at no cost.")

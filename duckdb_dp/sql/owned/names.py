@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 
 from sqlglot import exp
 
-from duckdb_dp.errors import DPError, as_sql, brief, few, identifier
+from duckdb_dp.errors import DPError, as_sql, brief, identifier, nearest
 from duckdb_dp.sql.clamped_sums import column_name
 from duckdb_dp.sql.owned.relations import Field, Scope, Source
 from duckdb_dp.sql.owned.syntax import check, has_aggregate
@@ -30,8 +30,9 @@ def column(node: exp.Column, scope: Scope, alias: Callable[[str], exp.Expr | Non
         if inner is scope and not node.table and (found := alias(node.name.lower())) is not None:
             return found
         inner = inner.outer
-    known = [name for source in scope.sources for name, _ in source.columns]
-    raise DPError(f"there is no column {as_sql(node.sql('duckdb'))}; the columns are: {few(known)}.")
+    meant = [source for source in scope.sources if not node.table or _meant(node, source)] or scope.sources
+    known = dict.fromkeys(name for source in meant for name, _ in source.columns)
+    raise DPError(f"there is no column {as_sql(node.sql('duckdb'))}; the columns are: {nearest(known, node.name)}.")
 
 
 def of_from(node: exp.Column, scope: Scope) -> str:

@@ -8,7 +8,7 @@ from sqlglot import exp, parse_one
 
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.domain.domain import Attribute
-from duckdb_dp.errors import DPError, as_sql, identifier, of_file, quoted, quoted_name
+from duckdb_dp.errors import DPError, as_sql, identifier, meant, of_file, quoted, quoted_name
 from duckdb_dp.sql import owners
 from duckdb_dp.sql.arguments import Place, candidates
 from duckdb_dp.sql.family import Family, Member, PublicTable
@@ -191,10 +191,12 @@ def _referred(family: Family, member: Member, column: str) -> tuple[Referred, ..
     return tuple(Referred(parent=one.parent, key=one.parent_columns[0], enforced=one.enforced) for one in found)
 
 
-def unread(parts: Sequence[str], dataset: str) -> DPError:
-    """The refusal of a table that is neither a member nor public."""
+def unread(parts: Sequence[str], dataset: str, known: Iterable[str] = ()) -> DPError:
+    """The refusal of a table that is neither a member nor public; of those that are known one may be meant."""
     name = ".".join(parts)
-    file = of_file(name)
+    file, near = of_file(name), meant(known, parts[-1])
+    if near and not file:
+        return DPError(f"{as_sql(name)} is neither public nor a table of '{dataset}'{near}.")
     rest = f". {file}" if file else f"; if anybody may see its rows: CALL dp_public({quoted_name(*parts)})"
     return DPError(f"{as_sql(name)} is neither public nor a table of '{dataset}', so it cannot be read with it{rest}")
 
