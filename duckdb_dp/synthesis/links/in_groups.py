@@ -7,12 +7,15 @@ from dataclasses import replace
 import numpy as np
 
 from duckdb_dp.adaptive.neyman.allocation import effective
-from duckdb_dp.adaptive.neyman.coarse import EVEN, beside
+from duckdb_dp.adaptive.neyman.coarse import beside
 from duckdb_dp.domain.domain import Domain
 from duckdb_dp.linop import Array, Integers
 from duckdb_dp.queryable import PrivateQueryable
 from duckdb_dp.synthesis.links.matches import Compared
 from duckdb_dp.synthesis.links.sides import Side, side_of
+
+EVEN = 4.0
+"""How many times an even share of the budget groups are made for: pairs that depend on one another get more."""
 
 LEARNING = 0.5
 """Share of the budget for what links have of both sides, about: the rest is for how many links rows have, and for what is in one unit."""

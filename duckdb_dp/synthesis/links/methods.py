@@ -58,10 +58,10 @@ OF_LINKS = 0.25
 OF_TOTAL = 0.02
 """Share for how many links there are, where the links of each unit weigh 1 together and so nothing else needs it."""
 
-OWN, OWN_OF_PARENTS = 0.16, 0.15
+OWN, OWN_OF_PARENTS = 0.16, 0.2
 """Share for how many links the units have by each of their own attributes; of parents, of whose children nothing else has to be known."""
 
-WITHIN, WITHIN_CHILDREN = (0.09, 0.3), (0.18, 0.6)
+WITHIN, WITHIN_CHILDREN = (0.09, 0.3), (0.16, 0.6)
 """Share for what the links of one unit have in common, and for what the children of one parent have; and how loud the noise of that
 may be, as its L1 norm over the units. Children of one parent are often alike, so a louder one is worth its cost."""
 
