@@ -5,8 +5,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
+from decimal import ROUND_HALF_DOWN, ROUND_HALF_UP, Decimal, localcontext
 from typing import final
 
+import numpy as np
 from sqlglot import exp
 
 from duckdb_dp.domain.domain import Attribute
@@ -139,6 +141,9 @@ def _finite(found: Bounds | None) -> Bounds | None:
     return None if found is None or not all(map(math.isfinite, found)) else found
 
 
+DIGITS = 3
+"""After the point of a DECIMAL that says none."""
+
 _BOUNDED = (
     exp.Nullif, exp.Neg, exp.Abs, exp.Floor, exp.Ceil, exp.Round, exp.Cast, exp.TryCast, exp.Sqrt, exp.Add, exp.Sub, exp.Mul,
     exp.Div, exp.IntDiv, exp.Mod,
@@ -180,8 +185,7 @@ def _bounds(node: exp.Expr, known: _Known) -> Bounds | None:
         step = _step(node.args.get("decimals"))
         return None if step is None else (one[0] - step, one[1] + step)
     if isinstance(node, exp.Cast | exp.TryCast):
-        exact = node.to.this.name in ("DOUBLE", "DECIMAL", "FLOAT")
-        return one if exact else (math.floor(one[0]), math.ceil(one[1]))
+        return _cast(node.to, one)
     if isinstance(node, exp.Sqrt) and one[0] >= 0:
         return math.sqrt(one[0]), math.sqrt(one[1])
     if isinstance(node, exp.IntDiv | exp.Mod):
@@ -189,6 +193,27 @@ def _bounds(node: exp.Expr, known: _Known) -> Bounds | None:
     if isinstance(node, exp.Add | exp.Sub | exp.Mul | exp.Div):
         return _arithmetic(node, one, _bounds(node.expression, known))
     return None
+
+
+def _cast(to: exp.DataType, one: Bounds) -> Bounds:
+    """Of a number as another type: decimals and floats are rounded, and what is true is 1."""
+    name = to.this.name
+    if name == "BOOLEAN":
+        return 0.0, 1.0
+    if name == "DECIMAL" and all(map(math.isfinite, one)):
+        digits = int(to.expressions[1].name) if len(to.expressions) > 1 else 0 if to.expressions else DIGITS
+        return _rounded(one[0], digits, down=True), _rounded(one[1], digits, down=False)
+    if name == "FLOAT":
+        return float(np.float32(one[0])), float(np.float32(one[1]))
+    return one if name in ("DOUBLE", "DECIMAL") else (math.floor(one[0]), math.ceil(one[1]))
+
+
+def _rounded(end: float, digits: int, *, down: bool) -> float:
+    """An end as a decimal of so many digits after the point; of two that are as near, the one that leaves more between both ends."""
+    ways = ROUND_HALF_UP, ROUND_HALF_DOWN
+    with localcontext(prec=400):
+        found = [float(Decimal(repr(end)).quantize(Decimal(1).scaleb(-digits), rounding=way)) for way in ways]
+    return min(found) if down else max(found)
 
 
 def _step(decimals: exp.Expr | None) -> float | None:

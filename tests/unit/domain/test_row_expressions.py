@@ -38,6 +38,13 @@ EXPRESSIONS = [
     "n IN (1, 2)", "n BETWEEN 1 AND 2", "x IS NULL", "(n + 1) * (x - 2) / 4 + abs(d)", "-(-n)", "1 - n * n", "n + 1e15",
     "t - u", "u - t", "t - DATE '2024-03-01'", "DATE '2030-01-01' - u", "CAST(v AS DATE) - t", "(t - u) * n", "abs(u - t) / 7", "t - u + n",
     "CASE WHEN b THEN t - u ELSE 0 END", "year(u)", "CAST('2024-01-01' AS DATE) - CAST(v AS DATE)",
+    *(
+        f"{cast}({column} AS {type_})"
+        for type_ in ("BOOLEAN", "TINYINT", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL", "DECIMAL(5)", "DECIMAL(5,0)", "DECIMAL(6,1)", "DECIMAL(38,20)")
+        for column in ("n", "x", "d", "x - 0.55", "-x * 10")
+        for cast in ("CAST", "TRY_CAST")
+    ),
+    "CAST(CAST(d AS BOOLEAN) AS INTEGER) * 7", "CAST(n AS DECIMAL(9,2)) / 3",
 ]  # fmt: skip
 
 
