@@ -31,7 +31,7 @@ def too_large_note(request: Request) -> str | None:
     """
     notes, apart = [], links.apart(request) if request.function == dp_links.FUNCTION.name else []
     if apart:
-        kept = "of dates and times it is kept how far they are apart, to a factor of 2"
+        kept = "of dates and times it is kept how far their bins are apart, to a factor of 2"
         notes.append(f"where noise does not drown it, {kept}: {_listed(apart)}")
     if pairs := _too_large(request):
         of_unit = request.function == dp_links.FUNCTION.name and links.unit_side(request) is not None

@@ -82,7 +82,7 @@ def test_two_days_across_a_link_are_named_with_what_keeps_them(db: Any, dates: b
         "bins, or noise is so large that these are in groups: guests.born x events.held"
     )
     said = (
-        "of dates and times it is kept how far they are apart, to a factor of 2: guests.born x events.held"
+        "of dates and times it is kept how far their bins are apart, to a factor of 2: guests.born x events.held"
         if dates
         else large
     )
@@ -107,7 +107,7 @@ def test_two_days_across_a_link_are_named_with_what_keeps_them(db: Any, dates: b
 def test_dates_whose_difference_noise_drowns_are_named_as_such(db: Any) -> None:
     db(VISITS)
     asked = "'main', target := 'syn', tables := ['guests', 'visits', 'events'], rho := 0.0001"
-    kept = "where noise does not drown it, of dates and times it is kept how far they are apart"
+    kept = "where noise does not drown it, of dates and times it is kept how far their bins are apart"
     assert kept in notes(db, f"{asked}, plan := true")["visits"]
     done = notes(db, asked)["visits"]
     assert kept in done
