@@ -50,8 +50,11 @@ def _listed(key: exp.Column, attribute: Attribute) -> exp.Expr:
     """Whether a key is a declared value."""
 
     def literal(value: object) -> exp.Expr:
+        if isinstance(value, int) and not isinstance(value, bool):
+            return exp.Literal.number(value)
         text = exp.Literal.string(str(value))
-        return text if attribute.type.startswith("ENUM(") else exp.cast(text, attribute.type, dialect="duckdb")
+        plain = attribute.type == "VARCHAR" or attribute.type.startswith("ENUM(")
+        return text if plain else exp.cast(text, attribute.type, dialect="duckdb")
 
     if attribute.kind == "integers":
         low, high = attribute.points
