@@ -36,7 +36,8 @@ too. Up to form 6 numbers of distinct values have the noise of all rows of a uni
 and columns of numbers with a fraction of public tables are grouped by each by itself;
 what is declared of a named relation says nothing where that is joined. Up to form 7 LEFT JOINs are such also where conditions leave
 out the rows that have none of their table, and conditions on other columns of a public table, or that public rows there are, exclude
-no groups; what public rows say bounds no column of theirs."""
+no groups; what public rows say bounds no column of theirs, and columns that refer to a public table which is joined have all their
+declared values as groups."""
 
 _DECIMAL = re.compile(r"\d{1,15}\.\d{1,15}")
 

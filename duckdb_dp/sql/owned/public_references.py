@@ -5,10 +5,12 @@ from typing import final
 
 from sqlglot import exp
 
+from duckdb_dp.sql.owned import declared_keys
 from duckdb_dp.sql.owned.compiler import Compiler, key_alias
 from duckdb_dp.sql.owned.joins import Settling
 from duckdb_dp.sql.owned.public_rows import STRICT
 from duckdb_dp.sql.owned.relations import Condition, Field, Item, Joined, Referred, Scope, atom
+from duckdb_dp.sql.owned.tables import Read
 from duckdb_dp.sql.owned.ties import Equalities, key
 
 
@@ -20,14 +22,17 @@ class Keys:
     leave the column out, NULL is a group, as it is in SQL: of rows that it left out, and of those whose reference is NULL. So it is where
     groups have totals, as of ROLLUP, in which all rows are.
 
+    Declared columns are such too where FROM joins the public table by them, as their rows have the values of its rows alone.
+
     Args:
         compiler: compiles the SELECT.
         select: it.
         wanted: the columns, as the SELECT without these keys resolves them.
+        read: the rows of a SELECT of public tables.
     """
 
-    def __init__(self, compiler: Compiler, select: exp.Select, wanted: Collection[str]) -> None:
-        self._compiler, self._select, self._wanted = compiler, select, wanted
+    def __init__(self, compiler: Compiler, select: exp.Select, wanted: Collection[str], read: Read) -> None:
+        self._compiler, self._select, self._wanted, self._read = compiler, select, wanted, read
         self._keys: dict[str, exp.Column] = {}
 
     def join(self, scope: Scope, keys: Sequence[tuple[str, exp.Expr]]) -> list[Condition]:
@@ -38,7 +43,8 @@ class Keys:
             keys: (name, expression) of what it groups by, as it is written.
         """
         joined, found = scope.joined, list[Condition]()
-        if not self._wanted:
+        declared = declared_keys.possible(self._compiler, joined)
+        if not (self._wanted or declared):
             return []
         totals = _has_totals(self._select)
         plain = [one for one in keys if not _has_query(one[1], scope)]
@@ -46,6 +52,8 @@ class Keys:
         Settling(self._compiler, joined).resolve_plain()
         for column in dict.fromkeys(column for value in values for column in value.find_all(exp.Column)):
             field, text = self._compiler.field(column), column.sql("duckdb")
+            if declared and field is not None and field.attribute is not None:
+                found += self._declared(joined, column, field, cut=column in values and not totals)
             if (
                 field is None
                 or text not in self._wanted
@@ -66,6 +74,20 @@ class Keys:
                 _place(joined, item)
             self._keys[text] = atom(item.alias, to.key)
         return found
+
+    def _declared(self, joined: Joined, column: exp.Column, field: Field, *, cut: bool) -> list[Condition]:
+        """Note the key in place of a declared column; the conditions by which its values are the declared ones.
+
+        With ``cut`` rows of other keys are in no group, so that conditions may leave them out.
+        """
+        for to in () if self._left(column, field) else field.refers:
+            item = self._beside(joined, column, to)
+            its_key = None if item is None else atom(item.alias, to.key)
+            kept = None if its_key is None else declared_keys.kept(self._compiler, field, its_key, self._read)
+            if its_key is not None and kept is not None and (cut or not kept):
+                self._keys[column.sql("duckdb")] = its_key
+                return [Condition(node=one) for one in kept]
+        return []
 
     def of(self, node: exp.Expr) -> exp.Expr:
         """A resolved expression with the keys in place of the columns."""

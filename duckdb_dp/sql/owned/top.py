@@ -78,7 +78,7 @@ class _Top:
         by_keys: Collection[str],
     ):
         self._compiler, self._select, self._taken, self._read = compiler, select, taken, read
-        self._keys, self._parents = names.keys_of(select), public_references.Keys(compiler, select, by_keys)
+        self._keys, self._parents = names.keys_of(select), public_references.Keys(compiler, select, by_keys, read)
         self._finds, self._sought = finds, dict[str, str]()
         self._outputs: dict[str, tuple[str, exp.Expr]] = {}
         self._words: dict[str, str] = {}
