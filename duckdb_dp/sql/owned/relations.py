@@ -251,12 +251,14 @@ class Item:
         relation: what stands there.
         join: '' of an inner one, 'LEFT' or 'FULL'.
         on: the conditions of a LEFT or FULL JOIN.
+        left: whether that is read as an inner join, and was written as a LEFT JOIN.
         owner: expressions for the owner; None before it is known, and of public rows.
     """
 
     alias: str
     relation: Relation
     join: str = ""
+    left: bool = False
     on: list[Condition] = field(default_factory=list)
     owner: tuple[exp.Expr, ...] | None = None
 
