@@ -10,7 +10,7 @@ from duckdb_dp.accounting.ledger import Dataset, Release
 from duckdb_dp.answers import plan as planned_for
 from duckdb_dp.budget import Budget
 from duckdb_dp.domain.domain import UnknownAttribute
-from duckdb_dp.errors import DPError
+from duckdb_dp.errors import DPError, NoGroups
 from duckdb_dp.release import check
 from duckdb_dp.request import ADAPTIVE, Question, Request
 from duckdb_dp.sql import answer_rows, answer_size, older_forms, precision, render, routes, same_sums
@@ -65,10 +65,16 @@ def _ask(session: Session, kind: Kind, arguments: Arguments, place: Place) -> st
     if precision.asked(arguments) and arguments.get("delta") is not None:
         raise DPError(f"{kind.name}: precision takes no delta, which would be a second budget; leave it out.")
     arguments = precise(session, kind, arguments, place)
-    found = None if kind.found is None else kind.found(session, arguments, place)
-    dataset, request = request_of(session, kind, arguments, place, found)
-    planned = None if request.adaptive or request.direct else planned_for(request)
     name, fresh = release_name(arguments), flag(arguments, "fresh")
+    try:
+        found = None if kind.found is None else kind.found(session, arguments, place)
+        dataset, request = request_of(session, kind, arguments, place, found)
+    except NoGroups:  # which earlier versions may have answered, with groups that have no rows
+        before = None if fresh else _before(session, kind, arguments, name, place)
+        if before is None:
+            raise
+        return answer_rows.read(session, kind, before, arguments, above)
+    planned = None if request.adaptive or request.direct else planned_for(request)
     made = () if found is None else dict(found.computed)
     if made or not any(
         part.source is not None for part in request.direct
@@ -170,6 +176,21 @@ def _older(
     for way in ways:
         with suppress(DPError):  # it could not be asked so
             if (stored := session.stored(_owned(session, dataset, way()), name)) is not None:
+                return stored
+    return None
+
+
+def _before(session: Session, kind: Kind, arguments: Arguments, name: str | None, place: Place) -> Release | None:
+    """The release of a call that is refused now, as it was stored in an earlier form."""
+    from duckdb_dp.sql.same_conditions import NEWEST, in_form  # for import time: it brings sqlglot
+
+    for number in range(NEWEST - 1, 0, -1):
+        with suppress(DPError), in_form(number):
+            found = None if kind.found is None else kind.found(session, arguments, place)
+            dataset, request = request_of(session, kind, arguments, place, found)
+            stored = session.stored(request, name)
+            stored = stored or _older(session, kind, arguments, dataset, request, name, place, found)
+            if stored is not None:
                 return stored
     return None
 

@@ -10,14 +10,31 @@ from tests.conftest import Loaded
 from tests.sql.test_public_references import opened
 
 FROM = {
-    "users": ("users", "sex", "id", ("", "users.", "main.users.", "memory.main.users.", "USERS.")),
+    "users": ("users", "sex", "id", ("", "users.", "main.users.", "memory.main.users.", "memory.users.", "USERS.")),
+    "main.users": ("users", "sex", "id", ("users.", "main.users.", "memory.main.users.", "memory.users.")),
+    "memory.users": ("users", "sex", "id", ("users.", "main.users.", "memory.main.users.", "memory.users.")),
+    "ratings JOIN movies USING (movie_id)": ("movies", "genre", "stars", ("movies.", "main.movies.", "memory.movies.", "memory.main.movies.")),
     "users u": ("u", "sex", "id", ("", "u.", "U.")),
     'ratings r JOIN users u ON r."user" = u.id': ("u", "sex", "id", ("", "u.")),
     "ratings JOIN movies m USING (movie_id)": ("m", "genre", "stars", ("", "m.")),
     "(SELECT sex, id FROM users) s": ("s", "sex", "id", ("", "s.")),
     "(SELECT r.*, sex FROM users JOIN ratings r ON r.\"user\" = id) s": ("s", "sex", "movie_id", ("", "s.")),
 }  # fmt: skip
-WRONG = ("zz.", "lands.", "main.lands.", "users.", "main.users.", "s2.users.", "nope.main.users.", "m.", "s.", "r.")
+WRONG = (
+    "zz.",
+    "nope.users.",
+    "nope.movies.",
+    "alias.zz.",
+    "lands.",
+    "main.lands.",
+    "users.",
+    "main.users.",
+    "s2.users.",
+    "nope.main.users.",
+    "m.",
+    "s.",
+    "r.",
+)
 PLACES = (
     "SELECT {g}, count(*) AS n FROM {f} GROUP BY {g} ORDER BY {q}{g}",
     "SELECT {g}, count(*) AS n FROM {f} GROUP BY {g} ORDER BY n DESC, {q}{g} LIMIT 1",
@@ -93,6 +110,27 @@ def test_tables_that_are_read_are_not(films: Loaded, table: str, place: str) -> 
             assert films("FROM dp_sql(?, epsilon := 0.1)", [select])
         except duckdb.Error as error:
             assert "are to be alike" in str(error)
+
+
+ALIASED = (
+    "ORDER BY {}n", "ORDER BY {}n DESC, {}g", "ORDER BY {}n + 1 DESC", "HAVING {}n > 3 ORDER BY 1", "QUALIFY rank() OVER (ORDER BY {}n) < 2 ORDER BY 1",
+    "ORDER BY {}g LIMIT 1", "HAVING {}n > 3 ORDER BY {}n LIMIT 1",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("prefix", ["alias.", "ALIAS.", '"alias".'])
+@pytest.mark.parametrize("clause", ALIASED)
+@pytest.mark.parametrize("table", ["users", "users u", 'ratings r JOIN users u ON r."user" = u.id'])
+def test_the_prefix_alias_is_that_of_columns_of_the_result(films: Loaded, table: str, clause: str, prefix: str) -> None:
+    select = f"SELECT sex AS g, count(*) AS n FROM {table} GROUP BY sex {clause}"
+    ways = [select.replace("{}", one) for one in (prefix, "")]
+    assert films(ways[0]) == films(ways[1])
+    found = [films("FROM dp_sql(?, epsilon := 0.1)", [one]) for one in ways]
+    assert found[0] == found[1]
+    for wrong in ("sex", "zz", "age"):
+        films.refused(
+            "FROM dp_sql(?, epsilon := 0.1)", [select.replace("{}n", f"alias.{wrong}").replace("{}", "")]
+        ) if ("{}n" in select) else None
 
 
 @pytest.mark.parametrize(

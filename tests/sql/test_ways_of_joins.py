@@ -74,3 +74,28 @@ def test_what_is_said_of_subqueries_is_answered(shop: Loaded, table: str) -> Non
     assert said
     tied = select.replace(f"{table}.code = users.k", said[1])
     assert round(shop("SELECT n FROM dp_sql(?, epsilon := 1e4)", [tied])[0][0]) == shop(tied)[0][0]
+
+
+ALIASED = {
+    "orders x JOIN orders y ON x.code = y.code": "orders x JOIN orders y ON {}",
+    "orders x LEFT JOIN visits y ON x.code = y.code": "orders x LEFT JOIN visits y ON {}",
+    "users u JOIN visits v ON u.k = v.code": "users u JOIN visits v ON {}",
+    "users AS u (a, b, c) JOIN visits ON c = code": "users AS u (a, b, c) JOIN visits ON {}",
+    "(SELECT uid AS who, code, oid FROM orders) s JOIN visits v ON s.code = v.code": "(SELECT uid AS who, code, oid FROM orders) s JOIN visits v ON {}",
+    "(SELECT uid, max(code) AS code FROM orders GROUP BY 1) s JOIN visits v ON s.code = v.code": "(SELECT uid, max(code) AS code FROM orders GROUP BY 1) s JOIN visits v ON {}",
+    "orders WHERE code IN (SELECT code FROM orders c WHERE c.oid > 3)": "orders WHERE code IN (SELECT code FROM orders c WHERE c.oid > 3 AND {})",
+    "orders x WHERE EXISTS (SELECT 1 FROM visits v WHERE x.code = v.code)": "orders x WHERE EXISTS (SELECT 1 FROM visits v WHERE x.code = v.code AND {})",
+    "orders x WHERE code > (SELECT min(code) FROM visits v)": "orders x WHERE code > (SELECT min(code) FROM visits v WHERE {})",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("asked", ALIASED)
+def test_tables_have_the_names_of_the_statement(shop: Loaded, asked: str) -> None:
+    line = shop.refused("FROM dp_sql(?, epsilon := 1)", [f"SELECT count(*) AS n FROM {asked}"])
+    said = re.search(
+        r"(?:mixed; join|tie it) by (.*?)(, or .*)?\.?\s", line.partition("LINE")[0].replace(" = ", "=") + " "
+    )
+    assert said, line
+    select = f"SELECT count(*) AS n FROM {ALIASED[asked].format(said[1].rstrip(',.'))}"
+    found = shop("SELECT n FROM dp_sql(?, epsilon := 1e4)", [select])
+    assert round(found[0][0]) == shop(select)[0][0]

@@ -168,7 +168,7 @@ class _Splitter:
         Raises:
             DPError: it names a column of a table that it does not read, or what stands above names an alias that is another column too.
         """
-        qualifiers.check(query, sources(query), self._full)
+        qualifiers.check(query, sources(query), self._full, self._columns(query))
         clash = self._clash(query)
         if clash is not None:
             if not must_lift(query):
@@ -188,9 +188,12 @@ class _Splitter:
     def _full(self, table: exp.Table) -> tuple[str, ...] | None:
         return self.kinds.source(table, {}).name or None
 
+    def _columns(self, query: exp.Select) -> set[str]:
+        return {column for source in sources(query) for column in self.kinds.source(source, {}).columns()}
+
     def _clash(self, query: exp.Select) -> str | None:
         """An alias that is the name of another column that is read, where anything but its own item names it."""
-        known = {column for source in sources(query) for column in self.kinds.source(source, {}).columns()}
+        known = self._columns(query)
         for item in query.expressions:
             name, inner = str(item.alias).lower(), item.unalias()
             if name not in known or (isinstance(inner, exp.Column) and inner.name.lower() == name):

@@ -258,7 +258,7 @@ class Settling:
     def _refuse(self, item: Item, other: Item) -> NoReturn:
         family = self._compiler.tables.family
         unit = ", ".join(family.unit)
-        what, beside = (one.relation.called for one in (item, other))
+        what, beside = (one.called for one in (item, other))
         first = (
             "ask it first: CREATE TABLE known AS FROM dp_sql('...'), CALL dp_public('known'), "
             "and compare with (SELECT max(x) FROM known)."

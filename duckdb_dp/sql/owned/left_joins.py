@@ -34,7 +34,7 @@ def as_inner(compiler: "Compiler", joined: Joined) -> None:
     settling.resolve_plain()
     while (item := _left_out(compiler, joined.items, joined.conditions)) is not None:
         joined.conditions += item.on
-        item.join, item.on = "", []
+        item.join, item.on, item.left = "", [], True
         settling.resolve_plain()
 
 

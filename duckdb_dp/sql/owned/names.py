@@ -74,10 +74,11 @@ def _within(node: exp.Column, scope: Scope) -> exp.Expr | None:
 
 
 def _meant(node: exp.Column, source: Source) -> bool:
-    """Whether a column's qualifier means a source: its alias, or schema.table where it has no other name."""
+    """Whether a column's qualifier means a source: its alias, or schema.table or catalog.table where it has no other name."""
     written = tuple(part.name.lower() for part in node.parts[:-1])
     named = len(written) > 1 and source.table[-1:] == (source.alias,)
-    return written == (source.alias,) or (named and source.table[-len(written) :] == written)
+    options = (source.table[-len(written) :], source.table[::2] if len(source.table) == 3 else ())
+    return written == (source.alias,) or (named and written in options)
 
 
 def starred(items: Iterable[exp.Expr], scope: Scope) -> list[tuple[str, exp.Expr, bool]]:

@@ -59,7 +59,7 @@ def values(
         )
 
     rows = different(part)
-    if item.join and not any(
+    if (rows or item.join) and not any(
         row[0] is not None for row in rows
     ):  # NULL is the only group, and none is declared of it alone
         rows = different(Joined(items=[Item(alias=alias, relation=item.relation)]))
@@ -198,17 +198,21 @@ def together(
         read: the rows of a SELECT of public tables.
     """
     hard = {one.sql("duckdb") for one in columns if form() >= 7 and _is_hard(compiler, joined, one, read)}
+    nulls = {one.sql("duckdb") for one in columns if _is_null(compiler, joined, one)}
+    hard |= nulls
     found, cells = list[Together | None](), 1
     for one in (each for each in columns if compiler.item(key_alias(each)).join):
-        part = public_parts.part(compiler, joined, compiler.item(key_alias(one)))
+        part = _part(compiler, joined, one)
         found.append(_together(compiler, part, [one], read, all_=True, left=True))
         cells *= 1 if found[-1] is None else found[-1].attribute.size
     columns = [each for each in columns if not compiler.item(key_alias(each)).join]
     left = [*columns] if len(columns) > 1 or hard else []
     while left:
-        part = public_parts.part(compiler, joined, compiler.item(left[0].args["table"].name))
+        part = _part(compiler, joined, left[0])
         aliases = {item.alias for item in part.items}
         own = [one for one in left if one.args["table"].name in aliases]
+        if nulls & {one.sql("duckdb") for one in own}:
+            own = [one for one in own if _is_exact(compiler.totals.type(one))]
         some = any(one.sql("duckdb") in hard for one in own)
         found.append(_together(compiler, part, own, read, all_=some) if len(own) > 1 or some else None)
         cells *= _different(compiler, part, own, read) if found[-1] is None else found[-1].attribute.size
@@ -250,8 +254,25 @@ def _is_hard(
 def is_hard_left(
     compiler: Compiler, joined: Joined, column: exp.Expr, read: Callable[[str], list[tuple[Any, ...]]]
 ) -> bool:
-    """The same of a column that an outer join may leave out; of requests of earlier versions none was answered."""
-    return form() >= 8 and not compiler.as_written and _is_hard(compiler, joined, column, read)
+    """The same of a column that an outer join may leave out, or is always NULL; of requests of earlier versions none was answered."""
+    if form() < 8 or compiler.as_written:
+        return False
+    return _is_hard(compiler, joined, column, read) or _is_null(compiler, joined, column)
+
+
+def _part(compiler: Compiler, joined: Joined, column: exp.Expr) -> Joined:
+    return public_parts.part(compiler, joined, compiler.item(key_alias(column)))
+
+
+def _is_null(compiler: Compiler, joined: Joined, column: exp.Expr) -> bool:
+    """Whether a column is NULL in all rows, so that NULL is its only group; where no outer join may leave it out, if there are any."""
+    if form() < 8 or compiler.as_written or not _is_exact(compiler.totals.type(column)):
+        return False
+    item = compiler.item(key_alias(column))
+    part = Joined(items=[replace(item, join="", on=[])]) if item.join else _part(compiler, joined, column)
+    select = compiler.select(part).select(exp.alias_(column.copy(), "v"), copy=False)
+    counts = exp.select("count(v) = 0" if item.join else "count(*) > 0 AND count(v) = 0")
+    return bool(compiler.tables.counted(counts.from_(select.subquery("d"))))
 
 
 def _is_exact(type_: str) -> bool:

@@ -85,7 +85,7 @@ def _of(
         alone = compiler.put(compiler.tables.public(field.table))
         part, value = Joined(items=[alone]), atom(alone.alias, field.column)
     else:
-        part = public_parts.part(compiler, joined, item)
+        part = public_parts.part(compiler, joined, item, small=True)
     select = compiler.select(part).select(exp.alias_(value.copy(), "v"), copy=False)
     floats = dtype.name in ("FLOAT", "DOUBLE")
     where = " WHERE NOT isnan(v)" if floats else ""  # which is no number in a sum

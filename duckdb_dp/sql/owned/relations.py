@@ -251,14 +251,24 @@ class Item:
         relation: what stands there.
         join: '' of an inner one, 'LEFT' or 'FULL'.
         on: the conditions of a LEFT or FULL JOIN.
+        left: whether that is read as an inner join, and was written as a LEFT JOIN.
         owner: expressions for the owner; None before it is known, and of public rows.
+        words: its columns -> the table and the column by which the statement names them.
     """
 
     alias: str
     relation: Relation
     join: str = ""
+    left: bool = False
     on: list[Condition] = field(default_factory=list)
     owner: tuple[exp.Expr, ...] | None = None
+    words: dict[str, tuple[str, str]] = field(default_factory=dict, repr=False)
+
+    @property
+    def called(self) -> str:
+        """What errors call it: as the statement does, where it has a name there."""
+        names = {table for table, _ in self.words.values()}
+        return identifier(names.pop()) if len(names) == 1 else self.relation.called
 
 
 @final

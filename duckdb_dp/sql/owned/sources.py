@@ -242,6 +242,9 @@ class Reading:
         if source.alias and any(source.alias == other.alias for other in self._scope.sources):
             raise DPError(f"FROM names two tables '{source.alias}'; give one of them an alias.")
         self._scope.sources.append(source)
+        for name, value in source.columns:
+            if source.alias and self._compiler.field(value) is not None:
+                self._compiler.item(value.args["table"].name).words[value.name] = source.alias, name
 
 
 def defined(compiler: "Compiler", cte: exp.CTE, before: dict[str, Relation]) -> Relation:

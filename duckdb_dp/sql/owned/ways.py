@@ -23,7 +23,7 @@ def what_helps(family: Family, item: Item, other: Item, unit: str) -> str:
         return f"join by {found}"
     for one, two in ((item, other), (other, item)):
         if through := _through(family, one):
-            return f"no column of {one.relation.called} leads to {two.relation.called} at once; join {through} too"
+            return f"no column of {one.called} leads to {two.called} at once; join {through} too"
     return f"join by the unit's key ({unit}), or by the key of a protected table that both refer to"
 
 
@@ -42,9 +42,10 @@ def between(family: Family, item: Item, other: Item) -> str:
 
 def _named(item: Item, at: str) -> str:
     """A column as the statement may name it."""
+    if found := item.words.get(at):
+        return ".".join(map(identifier, found))
     name = next((field.name for field in item.relation.fields if field.at == at), at)
-    called = item.relation.called
-    return identifier(name) if called == "a subquery" else f"{called}.{identifier(name)}"
+    return identifier(name) if item.called == "a subquery" else f"{item.called}.{identifier(name)}"
 
 
 def _through(family: Family, item: Item) -> str:
@@ -56,5 +57,5 @@ def _through(family: Family, item: Item) -> str:
     to = member.references[0]
     pairs = zip(to.columns, to.parent_columns, strict=True)
     parent = identifier(to.parent[2])
-    equal = " AND ".join(f"{item.relation.called}.{identifier(one)} = {parent}.{identifier(two)}" for one, two in pairs)
+    equal = " AND ".join(f"{_named(item, one)} = {parent}.{identifier(two)}" for one, two in pairs)
     return f"{parent} by {equal}"
