@@ -65,7 +65,7 @@ def test_a_column_that_is_nearly_the_parents_stays_so(
     assert np.bincount(found[1]).max() <= MOST
     made = np.empty(len(children), dtype=np.int64)
     made[found[0]] = found[1]
-    for at, other, near in ((0, 0, 0.10), (1, 1, 0.10)):
+    for at, other, near in ((0, 0, 0.12), (1, 1, 0.10)):  # of the first, draws of other seeds have 0.89 to 0.92
         real, now = ((children[:, at] == parents[own, other]).mean() for own in (owner, made))
         assert now >= real - near, (at, now, real)
     if unit is None:
