@@ -23,7 +23,9 @@ def test_reviews_are_written_after_the_stay(db: Any, kind: str) -> None:
     )
     asked = "'main', tables := ['guests', 'stays', 'reviews'], target := 'made', rho := 30"
     done = db(f"CALL dp_synthesize_database({asked})")
-    assert any("how far their bins are apart, to a factor of 2: reviews.day x stays.day" in str(row[-1]) for row in done)
+    assert any(
+        "how far their bins are apart, to a factor of 2: reviews.day x stays.day" in str(row[-1]) for row in done
+    )
     apart = "date_diff('day', s.day, r.day)"
     found = (
         f"SELECT avg(({apart} > 0)::INTEGER), avg(({apart} BETWEEN 1 AND 31)::INTEGER), corr(epoch(s.day), epoch(r.day)) "
