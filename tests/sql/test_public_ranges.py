@@ -1,5 +1,6 @@
 """What public rows say bounds what is summed of them beside protected rows, as a declaration would."""
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -78,12 +79,13 @@ def explained(found: Loaded, select: str) -> tuple[str, list[float | None]]:
     return rows[0][0], [stddev for _, stddev in rows]
 
 
+SUMS = ("sum({})", "avg({})", "stddev({})", "median({})", "sum(2 * {} + 1)", "avg({}) FILTER (WHERE {} > 0)")
+EACH = [*enumerate(itertools.product(FROM, NUMBERS, SUMS))]
+"""Of these a third is run, each sum with a third of the columns: all would take minutes."""
+
+
 @pytest.mark.some(12)
-@pytest.mark.parametrize(
-    "aggregate", ["sum({})", "avg({})", "stddev({})", "median({})", "sum(2 * {} + 1)", "avg({}) FILTER (WHERE {} > 0)"]
-)
-@pytest.mark.parametrize("column", NUMBERS)
-@pytest.mark.parametrize("table", FROM)
+@pytest.mark.parametrize(("table", "column", "aggregate"), [one for at, one in EACH if (at + at // 6) % 3 == 0])
 def test_sums_have_the_bounds_that_public_rows_say(stays: Loaded, table: str, column: str, aggregate: str) -> None:
     """As if these were written as a condition, and of all rows, those among them whose value is NULL."""
     select = f"SELECT {aggregate.replace('{}', f'l.{column}')} AS n FROM {table}"

@@ -1,5 +1,6 @@
 """Columns that name a table which is not read are refused as DuckDB refuses them, wherever in a statement they stand."""
 
+import itertools
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -83,8 +84,9 @@ def binds(found: Loaded, select: str) -> bool:
 
 
 @pytest.mark.some(12)
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("table", FROM)
+@pytest.mark.parametrize(
+    ("table", "place"), [one for at, one in enumerate(itertools.product(FROM, PLACES)) if (at + at // len(PLACES)) % 2]
+)
 def test_tables_that_are_not_read_are_refused(films: Loaded, table: str, place: str) -> None:
     _, key, value, _ = FROM[table]
     before = films.charges()
