@@ -66,7 +66,8 @@ def opened(
         listed = [str(one) if "INT" in type_ else f"'{one}'" for one in few_of(found)] + [
             OTHER[type_] for _ in "1" if type_ in OTHER
         ]
-        found(f"CALL dp_attribute('bookings', 'code', {words.format(few=', '.join(listed))})")
+        said = ", ".join(one for one in ("'bookings', 'code'", words.format(few=", ".join(listed))) if one)
+        found(f"CALL dp_attribute({said})")
     return found
 
 
