@@ -87,7 +87,7 @@ EACH = [*itertools.product(FROM, GROUPS, CONDITIONS)][::3]
 """A third of all, of each FROM and group with each third condition: all would take minutes."""
 
 
-@pytest.mark.some(10)
+@pytest.mark.some(3)
 @pytest.mark.parametrize(("table", "group", "condition"), EACH)
 def test_groups_are_those_that_public_rows_allow(stays: Loaded, table: str, group: str, condition: str) -> None:
     """Of the reference itself they are all keys where conditions leave rows without a doctor."""

@@ -83,7 +83,7 @@ def binds(found: Loaded, select: str) -> bool:
     return False
 
 
-@pytest.mark.some(12)
+@pytest.mark.some(3)
 @pytest.mark.parametrize(
     ("table", "place"), [one for at, one in enumerate(itertools.product(FROM, PLACES)) if (at + at // len(PLACES)) % 2]
 )
@@ -98,7 +98,7 @@ def test_tables_that_are_not_read_are_refused(films: Loaded, table: str, place: 
     assert films.charges() == before
 
 
-@pytest.mark.some(12)
+@pytest.mark.some(3)
 @pytest.mark.parametrize("place", PLACES[:-1])
 @pytest.mark.parametrize("table", FROM)
 def test_tables_that_are_read_are_not(films: Loaded, table: str, place: str) -> None:
