@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from duckdb_dp.accounting.ledger import Dataset
+from duckdb_dp.accounting.records import units
 from duckdb_dp.errors import DPError, as_sql, nearest
 from duckdb_dp.sql import catalog
 from duckdb_dp.sql.arguments import Arguments, Place, name_parts, whole_number
@@ -101,12 +102,22 @@ def bounded(found: Sequence[Dataset], asked: object) -> list[Dataset]:
 
 def _bounded(dataset: Dataset, asked: object) -> Dataset:
     rows = _asked(dataset, asked)
+    if isinstance(asked, dict) and rows is not None and _promised(dataset):
+        raise DPError(
+            f"max_rows is {rows} for '{dataset.name}', which promises at most {dataset.max_rows} links for both sides; leave it out: "
+            "whether another bound holds would reveal how many links someone has."
+        )
     if isinstance(asked, dict) and rows is not None and not dataset.auto_rows and rows > dataset.max_rows:
         raise DPError(
             f"max_rows is {rows} for '{dataset.name}', of which at most {dataset.max_rows} rows of a unit count, as dp_protect says; "
             f"1 to {dataset.max_rows} work."
         )
     return dataset if rows is None or not dataset.auto_rows else replace(dataset, max_rows=rows, auto_rows=False)
+
+
+def _promised(dataset: Dataset) -> bool:
+    """Whether a bound is promised of two kinds of units: then no other one is looked at, and one for all tables is of the others."""
+    return len(units(dataset.unit)) > 1
 
 
 def _asked(dataset: Dataset, asked: object) -> int | None:
@@ -126,7 +137,7 @@ def fewer(declared: Dataset, dataset: Dataset, asked: object) -> int | None:
     """
     if declared.auto_rows:
         return None if dataset.auto_rows else dataset.max_rows
-    rows = _asked(dataset, asked)
+    rows = None if _promised(declared) else _asked(dataset, asked)
     return rows if rows is not None and rows < dataset.max_rows else None
 
 

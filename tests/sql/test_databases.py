@@ -623,3 +623,22 @@ def test_fewer_rows_of_a_unit_count_than_are_declared_where_a_call_says_so(db: A
 def test_a_public_table_is_not_said_to_want_protection(db: Any, statement: str) -> None:
     db("CREATE TABLE shops (id INT PRIMARY KEY, kind INT); CALL dp_public('shops')")
     assert "'shops' was declared public, so that anybody may see its rows" in db.refused(statement)
+
+
+def test_what_is_promised_of_two_kinds_of_units_has_no_other_bound(db: Any) -> None:
+    """Whether it held would tell how many links somebody has: a number for all tables is of the others, whoever has more links."""
+    db("CREATE TABLE us (id INT PRIMARY KEY, a INT); CREATE TABLE ms (id INT PRIMARY KEY, b INT)")
+    db("CREATE TABLE ls (u INT REFERENCES us(id), m INT REFERENCES ms(id), PRIMARY KEY (u, m))")
+    db("INSERT INTO us SELECT i, i % 3 FROM range(60) t(i); INSERT INTO ms SELECT i, i % 2 FROM range(60) t(i)")
+    db("INSERT INTO ls SELECT i, (i + j) % 60 FROM range(60) t(i), range(2) s(j); INSERT INTO ls VALUES (0, 5)")
+    db("CALL dp_protect('us', rho := 300); CALL dp_protect('ms', rho := 300)")
+    db("CALL dp_protect('ls', unit := ['u', 'm'], max_rows := 4, rho := 300)")
+    db("CALL dp_public('us', links := 'ls'); CALL dp_public('ms', links := 'ls')")
+    db("CALL dp_attribute('us', 'a', low := 0, high := 2); CALL dp_attribute('ms', 'b', low := 0, high := 1)")
+    call = (
+        "CALL dp_synthesize_database('main', target := 'syn', tables := ['us', 'ms', 'ls'], rho := 3, max_rows := {})"
+    )
+    assert "max_rows is 2 for 'ls', which promises at most 4 links for both sides" in db.refused(
+        call.format("{'ls': 2}")
+    )
+    assert [row[1] for row in db(call.format(2))] == ["us", "ms", "ls"]
