@@ -78,6 +78,15 @@ def test_declarations_of_a_view_hold_in_joins(films: Loaded, joined: str, select
         result.fetchall()
 
 
+def test_public_columns_of_a_view_that_a_left_join_leaves_out_are_groups(films: Loaded) -> None:
+    """They are read from the public table, never from the view, which reads private rows too."""
+    asked = "SELECT genre, n FROM dp_sql(?, epsilon := 1e4)"
+    joined = "users u LEFT JOIN (SELECT * FROM seen) s ON s.who = u.id"
+    found = dict(films(asked, [f"SELECT genre, count(*) AS n FROM {joined} GROUP BY genre"]))
+    alone = dict(films(asked, ["SELECT genre, count(*) AS n FROM seen GROUP BY genre"]))
+    assert found["drama"] == pytest.approx(alone["drama"], abs=1)
+
+
 @pytest.mark.some(4)
 @pytest.mark.parametrize(("select", "column"), CASES)
 def test_what_was_answered_without_them_is_found_again(tmp_path: Path, select: str, column: str) -> None:

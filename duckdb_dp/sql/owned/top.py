@@ -289,8 +289,10 @@ class _Top:
                 )
             if own is not None and self._compiler.is_public(value):
                 item = self._compiler.item(key_alias(value))
-                alone = item.join and not public_groups.is_hard_left(self._compiler, scope.joined, value, self._read)
-                public |= {} if alone or item.relation.owned else {value.sql("duckdb"): value}
+                if not item.relation.owned and (
+                    not item.join or public_groups.is_hard_left(self._compiler, scope.joined, value, self._read)
+                ):
+                    public[value.sql("duckdb")] = value
             columns = [*value.find_all(exp.Column)]
             fields = [(self._compiler.field(column), self._compiler.is_public(column)) for column in columns]
             if all(f is not None and (public or condition_values.decides(f.attribute, value)) for f, public in fields):

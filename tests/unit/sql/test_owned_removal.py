@@ -344,7 +344,10 @@ def test_removing_a_unit_changes_its_own_rows_alone(seed: int) -> None:
 @pytest.mark.some(1)
 @pytest.mark.parametrize("seed", range(20))
 def test_the_order_of_tables_and_conditions_changes_no_row(seed: int) -> None:
-    """In the form that all ways to write a statement share, and in the order in which it was written, it is refused or has the same rows."""
+    """In the form that all ways to write a statement share it has the rows that it has as it was written, where that is answered.
+
+    Some are answered in that form alone: a LEFT JOIN whose other conditions leave out the rows without a partner is an inner one.
+    """
     rng = random.Random(100 + seed)
     statements, answered = Statements(rng), 0
     with duckdb.connect() as con:
@@ -353,7 +356,7 @@ def test_the_order_of_tables_and_conditions_changes_no_row(seed: int) -> None:
         for _ in range(90):
             text = statements.select()
             found, plain = (compiled(con, text, known, as_written=as_written) for as_written in (False, True))
-            assert (found is None) == (plain is None), text
+            assert found is not None or plain is None, text
             if found is not None and plain is not None:
                 answered += 1
                 assert rows(con, found) == rows(con, plain), text
