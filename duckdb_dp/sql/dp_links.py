@@ -182,9 +182,13 @@ def link_of(session: Session, dataset: Dataset, arguments: Arguments, place: Pla
     found = _link_of(session, dataset, arguments, place, cost)
     if flag(arguments, "fresh") or session.stored(found.request, release_name(arguments)) is not None:
         return found
-    earlier = _link_of(session, dataset, {**arguments, PUBLIC_KEYS: False, BY_REFERENCE: None}, place, cost)
-    same = earlier.request.hash == found.request.hash
-    return found if same or session.stored(earlier.request, release_name(arguments)) is None else earlier
+    public = {BY_REFERENCE: joined_columns.public(arguments.get(BY_REFERENCE) or {})}
+    for known in (public, {PUBLIC_KEYS: False, BY_REFERENCE: None}):
+        earlier = _link_of(session, dataset, {**arguments, **known}, place, cost)
+        same = earlier.request.hash == found.request.hash
+        if not same and session.stored(earlier.request, release_name(arguments)) is not None:
+            return earlier
+    return found
 
 
 def _link_of(session: Session, dataset: Dataset, arguments: Arguments, place: Place, cost: float | None) -> Link:
@@ -217,7 +221,9 @@ def _link_of(session: Session, dataset: Dataset, arguments: Arguments, place: Pl
         _with_joined(
             session,
             _side(session, one, synthetic, numbered.get(one.parent, one.key), also.get(one.parent, ()), keyed=keyed),
-            () if contribution_bounds.itself(dataset, one) else further.get(one.parent, ()),
+            ()
+            if contribution_bounds.itself(dataset, one)
+            else [f for f in further.get(one.parent, ()) if one_parent or not f.made],
         )
         for one, synthetic in chosen
     ]
@@ -239,10 +245,8 @@ def _link_of(session: Session, dataset: Dataset, arguments: Arguments, place: Pl
         if same:  # its rows have their references in no column yet
             sides[0] = replace(sides[0], attributes=own)
         made = Side(reference=itself, attributes=own, synthetic=child, key=Key(columns=key), child=True)
-        read = (
-            () if same else (one for one in further.get(name, ()) if {a.name for a in own} >= {*one.reference.columns})
-        )
-        sides.insert(0, _with_joined(session, made, tuple(read)))
+        read = () if same else joined_columns.of_child(further.get(name, ()), {a.name for a in own})
+        sides.insert(0, _with_joined(session, made, read))
         own = ()
     left, right = sides
     if left.role.lower() == right.role.lower():

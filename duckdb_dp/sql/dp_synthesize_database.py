@@ -98,7 +98,7 @@ def plan(
     tables = [replace(table, keys=one.keys, believed=one.believed) for table, one in zip(tables, keyed, strict=True)]
     public = public_copies.public_parents(session, tables)
     ordered = parents_first([*tables, *(table for table in public if refers_by_keys(table, tables))])
-    schema = drawn_references.schema(session, ordered, {table.name: table for table in public})
+    schema = drawn_references.schema(session, ordered, {table.name: table for table in public}, target)
     chosen = {table.name: dataset for table, dataset in zip(tables, datasets, strict=True)}
     steps = [
         step

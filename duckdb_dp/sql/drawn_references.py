@@ -12,6 +12,7 @@ from duckdb_dp.sql import (
     chosen_parents,
     contribution_bounds,
     dp_synthesize,
+    inherited_columns,
     joined_columns,
     owners,
     provenance,
@@ -62,8 +63,8 @@ class Schema:
         return [column for one in self.repeated[name] for column in one.read]
 
 
-def schema(session: Session, tables: Sequence[Table], copied: Mapping[Name, Table]) -> Schema:
-    """The schema of some tables, parents first.
+def schema(session: Session, tables: Sequence[Table], copied: Mapping[Name, Table], target: tuple[str, str]) -> Schema:
+    """The schema of some tables, parents first, and of the synthetic ones in a target.
 
     Privacy: looks at declarations, constraints and public rows.
     """
@@ -116,6 +117,9 @@ def schema(session: Session, tables: Sequence[Table], copied: Mapping[Name, Tabl
                 copied,
                 [r for r in public if r not in (*known, *found, *said[table.name]) and not {*r.columns} <= held],
             )
+        if table.name in referred and not linking:
+            inherited = inherited_columns.chosen(session, dataset, table, known, numbers, target)
+            joined[table.name] = (*joined[table.name], *inherited)
         repeated[table.name] = tuple(repeated_references(table, known, filled, constrained))
         constrained[table.name] = [
             r for r in (*keyed[table.name], *said[table.name]) if copied[r.parent].distinct(r.key)

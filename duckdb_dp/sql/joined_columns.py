@@ -30,17 +30,19 @@ TRIED = 12
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinedColumns:
-    """Columns of a public table that are read by a reference.
+    """Columns of a public table, or of other rows of the same unit, that are read by a reference.
 
-    They are functions of the referring row and of public rows, so they add nothing to what one row may change.
+    They are functions of the referring row and of such rows, so they add nothing to what one unit may change.
 
     Attributes:
-        reference: the columns of the referring table, and the key of the public one.
-        attributes: the public table's columns, as ``<role>.<column>``.
+        reference: the columns of the referring table, and the key of the other one.
+        attributes: the other table's columns, as ``<role>.<column>``.
+        made: the synthetic table in which synthetic rows find them; '' of a public table, in which they do as well.
     """
 
     reference: Reference
     attributes: tuple[Attribute, ...]
+    made: str = ""
 
     @property
     def columns(self) -> list[str]:
@@ -49,7 +51,8 @@ class JoinedColumns:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, without the attributes, which are a request's own."""
-        return {"reference": self.reference.to_json(), "size": len(self.attributes)}
+        made = {"made": self.made} if self.made else {}
+        return {"reference": self.reference.to_json(), "size": len(self.attributes), **made}
 
     @classmethod
     def from_json(cls, data: Sequence[Mapping[str, Any]], named: Sequence[Attribute]) -> "tuple[JoinedColumns, ...]":
@@ -57,15 +60,20 @@ class JoinedColumns:
         start, found = len(named) - sum(one["size"] for one in data), []
         for one in data:
             own = tuple(named[start : start + one["size"]])
-            found.append(cls(reference=Reference.from_json(one["reference"]), attributes=own))
+            found.append(cls(reference=Reference.from_json(one["reference"]), attributes=own, made=one.get("made", "")))
             start += one["size"]
         return tuple(found)
 
 
-def joined(rows: str, columns: Sequence[JoinedColumns]) -> str:
+def joined(rows: str, columns: Sequence[JoinedColumns], *, synthetic: bool = False) -> str:
     """SQL of the same rows, as many of them, with joined columns: NULL where a reference is NULL or leads nowhere.
 
-    Keys are compared as texts, so that no value fails. Of public rows with one key it is the one with the least values.
+    Keys are compared as texts, so that no value fails. Of rows with one key it is the one with the least values.
+
+    Args:
+        rows: SQL of the rows.
+        columns: the columns.
+        synthetic: whether these are synthetic rows, which read none that are private.
     """
     if not columns:
         return rows
@@ -75,8 +83,9 @@ def joined(rows: str, columns: Sequence[JoinedColumns]) -> str:
         held = [f"encode({key_text(quote(key))}) AS {k}" for key, k in zip(one.reference.key, keys, strict=True)]
         read = [f"{quote(name)} AS v{j}" for j, name in enumerate(one.columns)]
         values = [f"v{j}" for j in range(len(read))]
-        public = f"SELECT {', '.join([*held, *read])} FROM {full_name(*one.reference.parent)}"
-        each = f"SELECT DISTINCT ON ({', '.join(keys)}) * FROM ({public}) ORDER BY {', '.join([*keys, *values])}"
+        name = one.made if synthetic and one.made else full_name(*one.reference.parent)
+        others = f"SELECT {', '.join([*held, *read])} FROM {name}"
+        each = f"SELECT DISTINCT ON ({', '.join(keys)}) * FROM ({others}) ORDER BY {', '.join([*keys, *values])}"
         on = " AND ".join(
             f"p{i}.{key} = encode({key_text(f'r.{quote(column)}')})"
             for column, key in zip(one.reference.columns, keys, strict=True)
@@ -131,6 +140,16 @@ def chosen(
     )
 
 
+def public(columns: Mapping[Name, Sequence[JoinedColumns]]) -> dict[Name, tuple[JoinedColumns, ...]]:
+    """Those of public tables alone."""
+    return {name: tuple(one for one in each if not one.made) for name, each in columns.items()}
+
+
+def of_child(columns: Iterable[JoinedColumns], own: Collection[str]) -> tuple[JoinedColumns, ...]:
+    """Those that rows have before they have a parent: of public tables, by columns that are attributes."""
+    return tuple(one for one in columns if not one.made and {*own} >= {*one.reference.columns})
+
+
 def note(request: Request) -> str | None:
     """Which columns links are measured with that their parents have by references, in words."""
     options, start, said = dict(request.options), 0, list[str]()
@@ -149,7 +168,7 @@ def check_read(session: Session, columns: Iterable[JoinedColumns]) -> None:
     Raises:
         DPError: there is one.
     """
-    for one in columns:
+    for one in (each for each in columns if not each.made):
         name = one.reference.parent
         found = catalog.find(catalog.committed(session, [name[:2]]), name)
         if found is not None:
@@ -157,13 +176,13 @@ def check_read(session: Session, columns: Iterable[JoinedColumns]) -> None:
 
 
 def refusals(session: Session, function: str, columns: Iterable[JoinedColumns]) -> Iterator[tuple[str, str] | None]:
-    """Conditions under which the public tables are refused that columns are read from, as they are not those that were declared.
+    """Conditions under which the public and synthetic tables are refused that columns are read from, as they are not those that are known.
 
     Raises:
         DPError: one is not public now.
     """
     for one in columns:
-        found = provenance.find(session, full_name(*one.reference.parent), [one.reference.parent[:2]])
+        found = provenance.find(session, one.made or full_name(*one.reference.parent), [one.reference.parent[:2]])
         yield found.refusal(function, [*one.reference.key, *one.columns])
 
 

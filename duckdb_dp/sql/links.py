@@ -38,7 +38,7 @@ class Side:
         key: the columns that identify the rows of the synthetic table.
         child: whether it is the table with the foreign key itself, each row of which has one parent.
         believed: whether rows of the synthetic table may have the same key.
-        joined: columns of public tables that its rows, original and synthetic, have by references.
+        joined: columns of other tables that its rows, original and synthetic, have by references.
         known: the synthetic table as it was found.
     """
 
@@ -55,7 +55,7 @@ class Side:
     def sql(self) -> str:
         """The rows of the synthetic table, with joined columns."""
         assert self.known is not None, "tables are looked for before their rows are"
-        return joined(self.known.sql, self.joined)
+        return joined(self.known.sql, self.joined, synthetic=True)
 
     @property
     def held(self) -> list[str]:

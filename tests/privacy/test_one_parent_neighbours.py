@@ -8,8 +8,9 @@ import duckdb
 import pytest
 
 import duckdb_dp.testing
-from duckdb_dp.sql import chosen_parents, dp_links, link_counts
+from duckdb_dp.sql import catalog, chosen_parents, dp_links, inherited_columns, link_counts
 from duckdb_dp.sql.bindings import LOADED
+from duckdb_dp.sql.joined_columns import JoinedColumns
 from duckdb_dp.sql.links import Link
 from duckdb_dp.sql.session import Session
 from tests.conftest import Loaded
@@ -25,14 +26,29 @@ def db(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loaded]:
         yield Loaded(con, folder)
 
 
-def link_of(session: Session, table: Table) -> Link:
-    """The link of a table's rows to their parents."""
+def link_of(session: Session, table: Table, *, inherited: bool = False) -> Link:
+    """The link of a table's rows to their parents, with what these have by the rows to which they refer."""
     assert table.parent is not None
     dataset = session.ledger.dataset("memory", "main", table.name)
     assert dataset is not None
     synthetic = {table.name: "children_syn", table.parent.name: "parents_syn"}
-    arguments = {"synthetic": synthetic, dp_links.OWN_KEY: ["id"]}
+    arguments: dict[str, object] = {"synthetic": synthetic, dp_links.OWN_KEY: ["id"]}
+    if inherited:
+        found = inherited_columns_of(session, table.parent)
+        arguments[dp_links.BY_REFERENCE] = {("memory", "main", table.parent.name): tuple(found)}
     return dp_links.link_of(session, dataset, arguments, ("memory", "main"), 0.1)
+
+
+def inherited_columns_of(session: Session, table: Table) -> list[JoinedColumns]:
+    """What a table's rows have by the rows to which they refer."""
+    if table.parent is None:
+        return []
+    dataset = session.ledger.dataset("memory", "main", table.name)
+    assert dataset is not None
+    known = catalog.of(session, dataset)
+    assert known is not None
+    references, _ = dp_links.references_of(session, dataset, known)
+    return [*inherited_columns.chosen(session, dataset, known, references, {}, ("memory", "syn"))]
 
 
 def counted(db: Loaded, link: Link) -> tuple[Counter[tuple[object, ...]], Counter[tuple[object, ...]]]:
@@ -44,7 +60,10 @@ def counted(db: Loaded, link: Link) -> tuple[Counter[tuple[object, ...]], Counte
 @pytest.mark.some(2)
 @pytest.mark.parametrize("seed", range(300, 330))
 def test_a_unit_is_one_parent_with_its_children(db: Loaded, seed: int) -> None:
-    """Every unit with a parent has one; without the unit that one and its links go, and of others nothing comes or goes."""
+    """Every unit with a parent has one; without the unit that one and its links go, and of others nothing comes or goes.
+
+    So it is where parents have columns of the rows to which they refer, which are the unit's own.
+    """
     schema = Schema(seed)
     schema.create(db)
     session = LOADED[db("SELECT _dp_loaded()")[0][0]].session
@@ -52,7 +71,7 @@ def test_a_unit_is_one_parent_with_its_children(db: Loaded, seed: int) -> None:
     tables = [one for one in schema.members if one.parent is not None and one.parent.parent is not None]
     tables += [one for one in schema.members if one.parent in schema.members and one.parent.column == "userid"]
     assert all(one.parent is not None and one.parent.name in members for one in tables)
-    links = {table.name: link_of(session, table) for table in tables}
+    links = {table.name: link_of(session, table, inherited=seed % 2 == 1 or seed % 6 == 0) for table in tables}
     schema.fill(db, {table.name: list(table.rows) for table in schema.tables})
     before = {name: counted(db, link) for name, link in links.items()}
     for table in tables:
@@ -74,6 +93,23 @@ def test_a_unit_is_one_parent_with_its_children(db: Loaded, seed: int) -> None:
             assert (parents - fewer).total() <= 1
             assert (joined - less).total() <= table.bound
             assert {row[0] for row in joined - less} <= {row[0] for row in parents - fewer}
+
+
+def test_columns_of_the_units_rows_are_read_where_they_are_its_own(db: Loaded) -> None:
+    """By a column that names the unit, or by a key that a constraint keeps from two rows; by no other."""
+    read, left = set[tuple[str, bool]](), set[tuple[str, bool]]()
+    for seed in range(400, 460):
+        schema = Schema(seed)
+        schema.create(db)
+        session = LOADED[db("SELECT _dp_loaded()")[0][0]].session
+        for table in (one for one in schema.members if one.parent in schema.members):
+            assert table.parent is not None
+            found = inherited_columns_of(session, table)
+            kind = "unit" if table.parent.name.startswith("people") else "parent"
+            (read if found else left).add((kind, table.parent.keyed))
+            assert [a.name for one in found for a in one.attributes] == [f"{table.parent.name}.x"] * len(found)
+    assert read == {("unit", False), ("unit", True), ("parent", True)}
+    assert left == {("parent", False)}
 
 
 @pytest.mark.parametrize("seed", range(300, 330))
