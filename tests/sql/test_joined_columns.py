@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from duckdb_dp.domain.domain import Attribute
-from duckdb_dp.sql import catalog, dp_links, joined_columns, link_counts
+from duckdb_dp.sql import catalog, dp_links, inherited_columns, joined_columns, link_counts
 from duckdb_dp.sql.bindings import LOADED
 from duckdb_dp.sql.joined_columns import JoinedColumns
 from duckdb_dp.sql.session import Session
@@ -152,6 +152,7 @@ def test_links_by_hand_and_what_is_stored_stay(exact: Loaded, monkeypatch: pytes
     exact(tables(**SHAPES["a column"]))
     with monkeypatch.context() as earlier:
         earlier.setattr(joined_columns, "chosen", lambda *_: ())
+        earlier.setattr(inherited_columns, "chosen", lambda *_: ())
         assert "measured too" not in str(exact(MADE.format(50, "")))
     links = "SELECT stars, booking FROM syn.reviews ORDER BY review"
     charges, before = exact.charges(), exact(links)

@@ -144,6 +144,8 @@ def redeal(dealt: Dealt, targets: Targets, rng: np.random.Generator) -> Integers
     Privacy: post-processing.
     """
     search = _Search(dealt, targets)
+    if not search.left:
+        return np.arange(len(dealt.holds))
     start, idle = search.error(), 0
     for _ in range(BATCHES):
         gain = search.round(rng)
@@ -166,6 +168,9 @@ class _Search:
         kinds = dealt.kinds[self.order]
         self.low, self.high = (np.searchsorted(kinds, dealt.kinds, side=side) for side in ("left", "right"))
         self.open = np.flatnonzero(self.high - self.low > 1)
+        pairs = np.maximum(dealt.number * (dealt.number - 1.0), 1.0)
+        self.ends = np.concatenate([[0.0], np.cumsum(pairs[self.order])])
+        self.likely = pairs[self.open] / pairs[self.open].sum()
         self.typical = float(targets.of_pairs.mean()), float(targets.of_values.mean())
         self.left = len(self.open)
 
@@ -240,11 +245,15 @@ class _Search:
         return before - self.error()
 
     def _partners(self, rng: np.random.Generator) -> tuple[Integers, Integers]:
-        """Pairs of units of one row type, no unit twice."""
+        """Pairs of units of one row type, no unit twice, each as likely as it has pairs of links.
+
+        Swaps between units of few links change the tables most, and were all units as likely, those of many would stay as they were dealt.
+        """
         most = min(len(self.open), max(TRIED, len(self.open) // 10))
-        one = rng.choice(self.open, most, replace=False)
-        width = self.high[one] - self.low[one]
-        other = self.order[self.low[one] + (rng.random(most) * width).astype(np.int64)]
+        one = rng.choice(self.open, most, p=self.likely)
+        low, high = self.ends[self.low[one]], self.ends[self.high[one]]
+        places = np.searchsorted(self.ends, low + rng.random(most) * (high - low), side="right") - 1
+        other = self.order[np.minimum(places, self.high[one] - 1)]
         both = np.stack([one, other], 1).reshape(-1)
         first = np.zeros(len(both), dtype=bool)
         first[np.unique(both, return_index=True)[1]] = True

@@ -80,6 +80,28 @@ def test_links_of_a_unit_get_what_they_have_in_common() -> None:
     assert same(owners, mixed[found]) == pytest.approx(same(owners, colours), abs=0.02)
 
 
+def test_links_of_units_of_many_are_as_alike_as_those_of_few() -> None:
+    """Tables of whole units are reached by those of few links alone, where all units are as likely to be changed."""
+    rng = np.random.default_rng(3)
+    side = side_of(("kind",), rng.integers(0, 2, UNITS)[:, None], max_degree=20)
+    number = np.where(np.arange(UNITS) < UNITS // 8, 12, 2)
+    owners, usual = np.repeat(np.arange(UNITS), number), rng.integers(0, 3, UNITS)
+    colours = np.where(rng.random(len(owners)) < 0.6, usual[owners], rng.integers(0, 3, len(owners)))
+    mixed = colours[shuffled(side, owners)]
+    structure = tables(side, owners, colours, 0.5)
+    found = kept(structure, side, owners, mixed, None)
+    of_many = owners < UNITS // 8
+    many, few = (same(owners[here], mixed[found][here]) for here in (of_many, ~of_many))
+    assert abs(many - few) < 0.1
+    assert same(owners, mixed[found]) == pytest.approx(same(owners, colours), abs=0.02)
+
+
+def test_where_no_two_units_are_of_one_type_nothing_is_dealt_anew() -> None:
+    side = side_of(("kind",), np.array([[0], [1]]), max_degree=MOST)
+    owners, colours = np.array([0, 0, 1, 1]), np.array([0, 1, 2, 2])
+    assert kept(tables(side, owners, colours, 0.5), side, owners, colours, None).tolist() == [0, 1, 2, 3]
+
+
 def test_noise_alone_deals_nothing_anew() -> None:
     side, owners, colours = alike(1)
     mixed = colours[shuffled(side, owners)]
