@@ -336,6 +336,7 @@ def _chosen(whole: Sequence[tuple[Any, Any, Any]], less: Sequence[tuple[Any, Any
     return changed
 
 
+@pytest.mark.slow
 def test_what_the_engine_may_answer_differently_is_refused(exact: Any, put: Any) -> None:
     named = made(exact, put, "whole", 3, LARGE)["there"]
     exact("CREATE TABLE here AS SELECT i::INTEGER AS drug FROM range(5) t(i); CALL dp_public('here')")

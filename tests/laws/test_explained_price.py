@@ -72,6 +72,7 @@ def test_of_every_kind_of_request(registry: Loaded, name: str) -> None:
     assert check(registry, call.explained(), f"{ASKED[name][:-1]}, fresh := true)") == [call.function]
 
 
+@pytest.mark.slow
 @pytest.mark.some(3)
 @pytest.mark.parametrize("words", ["epsilon := 0.5", '"precision" := 20'])
 @pytest.mark.parametrize("select", FOUND.values(), ids=FOUND)

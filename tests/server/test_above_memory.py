@@ -146,6 +146,7 @@ TYPES = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("type_", TYPES)
 def test_labels_and_numbers_keep_their_types(served: Served, type_: str) -> None:
     """Of labels of all types and of sums of them, read above as they are, and compared, sorted and joined."""

@@ -62,6 +62,7 @@ def test_comments_say_nothing(served: Served, form: str) -> None:
     assert alice.run("DESCRIBE /* which? */ visits") == alice.run("DESCRIBE visits")
 
 
+@pytest.mark.slow
 @pytest.mark.some(3)
 @pytest.mark.parametrize("sql", PUBLIC)
 def test_public_rows_are_not_called_synthetic(served: Served, sql: str) -> None:

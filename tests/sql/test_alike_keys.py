@@ -59,6 +59,7 @@ def stays(exact: Loaded) -> Iterator[Loaded]:
 DECLARED = "CALL dp_attribute('stays', 'doctor', \"values\" := {keys}, nulls := {nulls})"
 
 
+@pytest.mark.slow
 @pytest.mark.some(3)
 @pytest.mark.parametrize("declared", [False, True], ids=["keys", "declared"])
 @pytest.mark.parametrize("nulls", [False, True], ids=["", "nulls"])
@@ -131,6 +132,7 @@ def test_a_view_that_reads_protected_rows_tells_no_keys_alike(stays: Loaded) -> 
         assert "'doctors' may be read from 'secret', which is protected" in stays.refused(asked)
 
 
+@pytest.mark.slow
 def test_rows_from_before_are_paid_for(stays: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
     with_doctors(stays)
     with monkeypatch.context() as patch:

@@ -38,6 +38,7 @@ def tables(type_: str, *, keyed: bool = True) -> str:
     """
 
 
+@pytest.mark.slow
 @pytest.mark.some(1)
 @pytest.mark.parametrize("type_", list(KEYS))
 def test_each_row_gets_a_parent_that_is_there_and_fits(exact: Loaded, type_: str) -> None:
@@ -59,6 +60,7 @@ def test_each_row_gets_a_parent_that_is_there_and_fits(exact: Loaded, type_: str
     assert alike > 0.7  # 0.86 of those that are there, and a third by chance
 
 
+@pytest.mark.slow
 def test_rows_without_a_key_are_numbered(exact: Loaded) -> None:
     exact(tables("INTEGER", keyed=False))
     exact(MADE.format(NAMES))
@@ -129,6 +131,7 @@ def test_of_unique_references_one_link_is_counted(exact: Loaded, unique: bool) -
     assert "protects its unit" in exact.refused(f"FROM {ask}, protect := 'orders')")
 
 
+@pytest.mark.slow
 def test_children_of_links_of_a_table_without_a_primary_key(exact: Loaded) -> None:
     """Links have the key that others are declared to refer to; and a degree that is said bounds each parent's children."""
     exact("""

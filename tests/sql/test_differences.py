@@ -49,6 +49,7 @@ def distance(found: Loaded, unit: int, table: str = "made") -> float:
     return sum(abs(real.get(key, 0) - drawn.get(key, 0)) for key in real.keys() | drawn.keys())
 
 
+@pytest.mark.slow
 @pytest.mark.some(2)
 @pytest.mark.parametrize("declared", DECLARED)
 @pytest.mark.parametrize("type_", TYPES)

@@ -46,6 +46,7 @@ def t(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) 
     connection.close()
 
 
+@pytest.mark.slow
 @pytest.mark.some(6)
 @pytest.mark.parametrize("above", ABOVE)
 @pytest.mark.parametrize("value", VALUES)

@@ -15,6 +15,7 @@ from duckdb_dp.request import Request
 from duckdb_dp.sql.measured_pairs import pairs_note
 
 
+@pytest.mark.slow
 def test_the_steps_of_a_database_name_pairs_in_groups(tmp_path: Path) -> None:
     con = duckdb.connect(str(tmp_path / "guests.db"))
     duckdb_dp.load(con)
@@ -70,6 +71,7 @@ def notes(db: Any, call: str) -> dict[str, str]:
     return {row[1]: row[-1] or "" for row in db(f"CALL dp_synthesize_database({call})")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dates", [True, False])
 def test_two_days_across_a_link_are_named_with_what_keeps_them(db: Any, dates: bool) -> None:
     """Before anything is drawn, and in the row of the step after it; numbers not once their steps are larger, and dates by their difference."""

@@ -340,6 +340,7 @@ CALL dp_attributes('pupils', {{'year': [0, 1, 2]}}); CALL dp_attributes('visits'
 """
 
 
+@pytest.mark.slow
 @pytest.mark.some(2)
 @pytest.mark.parametrize("part", ["BOOLEAN", "SMALLINT", "VARCHAR", "DATE", ""])
 def test_rows_that_share_a_declared_key_are_kept(exact: Loaded, part: str) -> None:

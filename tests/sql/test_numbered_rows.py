@@ -112,6 +112,7 @@ def named(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         yield found
 
 
+@pytest.mark.slow
 @pytest.mark.some(4)
 @pytest.mark.parametrize("source", OF_VIEW)
 def test_named_relations_too(named: Loaded, source: str) -> None:

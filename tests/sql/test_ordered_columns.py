@@ -218,6 +218,7 @@ def test_an_order_that_cannot_be_is_refused(exact: Loaded, other: str, why: str)
     assert why in exact.refused(f"CALL dp_attribute('stays', 'last', {MONTHS}, at_least := {other})")
 
 
+@pytest.mark.slow
 def test_two_columns_that_are_never_below_a_third(exact: Loaded) -> None:
     """Ordered, shipped and paid: with noise neither of both differences grows; the second one did, as its rows all moved up."""
     exact("""CREATE TABLE loans AS SELECT d AS a, d + (i * 7 % 40)::INTEGER AS b, d + (i * 11 % 36)::INTEGER AS c

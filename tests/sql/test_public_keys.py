@@ -48,6 +48,7 @@ def test_larger_tables_are_known_by_their_columns_alone(exact: Loaded) -> None:
     assert apart(exact) > 0.5
 
 
+@pytest.mark.slow
 def test_links_from_before_are_paid_for(exact: Loaded) -> None:
     tables(exact)
     with patch.object(public_domains, "small_key", lambda *_: ()):

@@ -80,6 +80,7 @@ def test_public_values_of_all_types_are_groups(wards: Loaded, select: str) -> No
         assert len(found) == len(truth)  # and no group is of values that no ward has
 
 
+@pytest.mark.slow
 @pytest.mark.some(4)
 @pytest.mark.parametrize("select", SELECTS)
 @pytest.mark.parametrize("type_", ["FLOAT", "DECIMAL(5, 2)", "TIMESTAMP_S", "INTEGER"])

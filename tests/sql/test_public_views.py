@@ -217,6 +217,7 @@ SAFE_OF_FILES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.some(3)
 @pytest.mark.parametrize("form", ["parquet", "csv"])
 @pytest.mark.parametrize(

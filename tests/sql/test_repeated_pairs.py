@@ -34,6 +34,7 @@ def test_degrees_do_not_depend_on_how_few_partners_there_are(exact: Loaded, site
         assert off <= 90  # of 600
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("held", "repeats"), [("(i + n) % 10", False), ("i % 10", True)], ids=["a set of pairs", "repeated pairs"]
 )

@@ -83,6 +83,7 @@ def test_what_was_answered_before_is_not_charged_again(tmp_path: Path, rest: str
         check_found_again(found, select, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.some(8)
 @pytest.mark.parametrize("number", [3, 4])
 @pytest.mark.parametrize("rest", ["", f" WHERE {DAYS} BETWEEN 0 AND 3", " JOIN users ON person = id"])

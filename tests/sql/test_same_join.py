@@ -119,6 +119,7 @@ WAYS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_conditions_of_one_meaning_are_one_request(hospital: Loaded, way: str) -> None:
     """Alone and of random pairs; the rows, some of them NULL, are those of conditions as they are written."""
@@ -160,6 +161,7 @@ def test_the_order_of_inner_groups_does_not_count(hospital: Loaded) -> None:
     assert len({request(hospital, sql).to_json() for sql in swapped}) == 1
 
 
+@pytest.mark.slow
 def test_what_is_no_rewriting_stays_another_request(hospital: Loaded) -> None:
     """Ends of two types, which BETWEEN compares in one; NOT of what is no comparison; and other ends."""
     for one, two in [

@@ -115,6 +115,7 @@ CALL dp_attributes('persons', {{'sex': [0, 1]}}); CALL dp_attributes('stays', {{
 """
 
 
+@pytest.mark.slow
 @pytest.mark.some(3)
 @pytest.mark.parametrize("declared", ["", ", 'seq': [1, 2, 3, 4, 5]"], ids=["numbered", "declared"])
 @pytest.mark.parametrize("links", [False, True], ids=["children", "links"])

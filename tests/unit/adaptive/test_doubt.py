@@ -75,6 +75,7 @@ def measured(follow: float, rho: float, seed: int) -> int:
     return sum(len(each.clique) == 2 for each in found.measured)
 
 
+@pytest.mark.slow
 def test_pairs_are_measured_where_there_is_something_between_them() -> None:
     """At a budget at which noise drowns single pairs, and at which many that hang together are seen."""
     alone, together = ([measured(follow, 3e-4, seed) for seed in range(6)] for follow in (0.0, 0.95))

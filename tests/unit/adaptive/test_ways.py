@@ -77,6 +77,7 @@ def error(estimate: Estimate, name: str, kind: Integers) -> float:
     return float(np.abs(by_kind(estimate.pairs["key", name], kind) - by_kind(truth, kind)).sum()) / ROWS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rho", [0.01, 0.1, 1.0])
 def test_each_attribute_is_measured_by_the_kind_that_matters_for_it(rho: float) -> None:
     """Whichever way is named first: errors are those of the right way alone, or near, and a fraction of those without any."""

@@ -404,6 +404,7 @@ FANNED = [
 """Joins with all rows of a unit, and more."""
 
 
+@pytest.mark.slow
 @pytest.mark.some(2)
 @pytest.mark.parametrize("text", FANNED)
 def test_which_rows_a_further_join_takes_depends_on_their_unit_alone(

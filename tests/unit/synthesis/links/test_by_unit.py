@@ -96,6 +96,7 @@ def test_links_weigh_more_than_as_shares_where_that_says_something() -> None:
         assert detail["spent"].get("heavier", 0.0) <= OF_LINKS * rho
 
 
+@pytest.mark.slow
 def test_a_kind_of_nearly_everybody_has_its_links_where_noise_is_large() -> None:
     """Too large for weights of more than one link: values by the number of links say what units with many go to."""
     rng, n = np.random.default_rng(8), 3000

@@ -40,6 +40,7 @@ def test_each_type_gets_its_links_and_all_rows_their_shares(seed: int) -> None:
     assert np.abs(found - shares).sum() < 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [1, 3, 10, 200])
 def test_rows_of_thin_types_have_their_shares_too(rows: int) -> None:
     """Of one row each in the extreme, of which none has the mean."""

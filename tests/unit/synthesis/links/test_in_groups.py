@@ -92,6 +92,7 @@ def test_what_has_no_order_is_compared_or_tells_rows_apart_stays_as_it_is() -> N
     assert not np.isin(fewer[1][1].types[fewer[1][1].rows, 0][right.types[right.rows, 0] < AGES - 2], last).any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rho", [0.03, 0.3])
 def test_links_keep_what_they_have_in_common_with_ages(rho: float) -> None:
     kept = {}
