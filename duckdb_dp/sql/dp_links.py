@@ -62,6 +62,8 @@ BY_REFERENCE = "by_reference"
 """No argument of users': full names of tables -> what their rows have by references to public tables."""
 NUMBERED = "numbered"
 """No argument of users': full names of tables -> the declared columns that are no attributes in the call, but numbers."""
+HELD = "held"
+"""No argument of users': full names of parents -> the declared columns that hold numbers of other synthetic rows, and are no attributes."""
 PUBLIC_KEYS = "public_keys"
 """No argument of users': whether keys of small public tables are attributes of their rows, as the synthetic ones are copies."""
 OWN_KEY = "own_key"
@@ -183,7 +185,7 @@ def link_of(session: Session, dataset: Dataset, arguments: Arguments, place: Pla
     if flag(arguments, "fresh") or session.stored(found.request, release_name(arguments)) is not None:
         return found
     public = {BY_REFERENCE: joined_columns.public(arguments.get(BY_REFERENCE) or {})}
-    for known in (public, {PUBLIC_KEYS: False, BY_REFERENCE: None}):
+    for known in ({HELD: None}, {HELD: None, **public}, {HELD: None, PUBLIC_KEYS: False, BY_REFERENCE: None}):
         earlier = _link_of(session, dataset, {**arguments, **known}, place, cost)
         same = earlier.request.hash == found.request.hash
         if not same and session.stored(earlier.request, release_name(arguments)) is not None:
@@ -210,7 +212,6 @@ def _link_of(session: Session, dataset: Dataset, arguments: Arguments, place: Pl
     numbered: Mapping[Name, Sequence[str]] = arguments.get(NUMBERED) or {}
     also: Mapping[Name, Sequence[Attribute]] = arguments.get(ALSO) or {}
     further: Mapping[Name, tuple[JoinedColumns, ...]] = arguments.get(BY_REFERENCE) or {}
-    keyed = bool(arguments.get(PUBLIC_KEYS)) and word(arguments, "method", DEFAULT) == DEFAULT
     name = (dataset.catalog, dataset.schema, dataset.name)
     not_own = numbered.get(name, ())
     every = dp_synthesize.attributes_of(session, dataset, {dp_synthesize.ALSO: also.get(name, ())})
@@ -220,10 +221,10 @@ def _link_of(session: Session, dataset: Dataset, arguments: Arguments, place: Pl
     sides = [
         _with_joined(
             session,
-            _side(session, one, synthetic, numbered.get(one.parent, one.key), also.get(one.parent, ()), keyed=keyed),
-            ()
-            if contribution_bounds.itself(dataset, one)
-            else [f for f in further.get(one.parent, ()) if one_parent or not f.made],
+            _side(session, one, synthetic, arguments),
+            joined_columns.of_parent(further.get(one.parent, ()), inherited=one_parent)
+            if not contribution_bounds.itself(dataset, one)
+            else (),
         )
         for one, synthetic in chosen
     ]
@@ -282,18 +283,12 @@ def _link_of(session: Session, dataset: Dataset, arguments: Arguments, place: Pl
     return key_types.with_texts(link, texts)
 
 
-def _side(
-    session: Session,
-    reference: Reference,
-    synthetic: str,
-    numbered: Sequence[str],
-    also: Sequence[Attribute],
-    *,
-    keyed: bool,
-) -> Side:
+def _side(session: Session, reference: Reference, synthetic: str, arguments: Arguments) -> Side:
     """The side of a reference, with the attributes of its table: declared ones that are no numbers, and those that nobody declared."""
-    catalog_, schema, table = reference.parent
+    catalog_, schema, table = name = reference.parent
     key = Key(columns=reference.key)
+    numbered = [*(arguments.get(NUMBERED) or {}).get(name, reference.key), *(arguments.get(HELD) or {}).get(name, ())]
+    keyed = bool(arguments.get(PUBLIC_KEYS)) and word(arguments, "method", DEFAULT) == DEFAULT
     try:
         parent = find_dataset(session.ledger.asked_by(None), ".".join(map(quote, reference.parent)), catalog_, schema)
     except DPError:
@@ -309,7 +304,7 @@ def _side(
             f"dp_attribute({quoted_name(table)}, ...); dp_links charges it nothing."
         ) from None
     declared = [a for name, a in session.declared(parent).items() if name not in numbered]
-    attributes = (*declared, *also)
+    attributes = (*declared, *(arguments.get(ALSO) or {}).get(name, ()))
     session.check_columns(parent, attributes)
     return Side(reference=reference, attributes=attributes, synthetic=synthetic, key=key)
 

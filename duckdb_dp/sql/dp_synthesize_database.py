@@ -203,6 +203,7 @@ def _steps(
             "synthetic": synthetic,
             "method": word(arguments, "link_method", LINKING),
             dp_links.NUMBERED: schema.numbered,
+            dp_links.HELD: schema.held,
             dp_links.ALSO: schema.also,
             dp_links.BY_REFERENCE: schema.joined,
             dp_links.PUBLIC_KEYS: True,
@@ -238,6 +239,7 @@ def _steps(
         more = {
             "synthetic": {dataset.name: stages[place], reference.role: parents},
             dp_links.NUMBERED: schema.numbered,
+            dp_links.HELD: schema.held,
             dp_links.OWN_KEY: by_number or own,
             dp_links.ALSO: schema.also,
             dp_links.BY_REFERENCE: schema.joined,

@@ -42,6 +42,7 @@ class Schema:
             to the links may depend on.
         joined: of each table what its rows have by references to public tables, on which links with other tables may depend.
         repeated: of each table the references that are read off a parent.
+        held: of each table the declared columns that hold numbers of another one's synthetic rows, whatever values they are declared with.
     """
 
     tables: Sequence[Table]
@@ -53,6 +54,7 @@ class Schema:
     also: Mapping[Name, Sequence[Attribute]]
     joined: Mapping[Name, tuple[JoinedColumns, ...]]
     repeated: Mapping[Name, tuple[RepeatedReference, ...]]
+    held: Mapping[Name, Sequence[str]]
 
     def kept(self, table: Table) -> Table:
         """A table with the keys that its synthetic rows must have."""
@@ -71,7 +73,7 @@ def schema(session: Session, tables: Sequence[Table], copied: Mapping[Name, Tabl
     numbers = {table.name: numbered(session, table, tables) for table in tables}
     valued, constrained = dict[Name, frozenset[str]](), dict[Name, list[Reference]]()
     keyed, also = dict[Name, dict[Reference, Attribute]](), dict[Name, list[Attribute]]()
-    said = dict[Name, list[Reference]]()
+    said, holding = dict[Name, list[Reference]](), dict[Name, list[str]]()
     joined, referred = dict[Name, tuple[JoinedColumns, ...]](), {r.parent for one in tables for r in one.references}
     repeated, filled = dict[Name, tuple[RepeatedReference, ...]](), dict[Name, list[Reference]]()
     for table in tables:
@@ -100,6 +102,12 @@ def schema(session: Session, tables: Sequence[Table], copied: Mapping[Name, Tabl
         of_parts = (public_domains.of_key(session, table, part, copied[part.parent]) for part in parts)
         also[table.name] = [*found.values(), *(attribute for attribute in of_parts if attribute is not None)]
         drawn = {*declared} - {*numbers[table.name]}
+        holding[table.name] = [
+            column
+            for r in known
+            for column, key in zip(r.columns, r.key, strict=True)
+            if r.parent not in copied and column in declared and key not in valued.get(r.parent, ())
+        ]
         said[table.name] = [
             r
             for r in table.references
@@ -117,7 +125,7 @@ def schema(session: Session, tables: Sequence[Table], copied: Mapping[Name, Tabl
                 copied,
                 [r for r in public if r not in (*known, *found, *said[table.name]) and not {*r.columns} <= held],
             )
-        if table.name in referred and not linking:
+        if table.name in referred:
             inherited = inherited_columns.chosen(session, dataset, table, known, numbers, target)
             joined[table.name] = (*joined[table.name], *inherited)
         repeated[table.name] = tuple(repeated_references(table, known, filled, constrained))
@@ -131,7 +139,7 @@ def schema(session: Session, tables: Sequence[Table], copied: Mapping[Name, Tabl
         numbers[table.name] = (*numbers[table.name], *read)
     return Schema(
         tables=referring(session, tables), copied=copied, numbered=numbers, valued=valued, keyed=keyed,
-        declared=said, also=also, joined=joined, repeated=repeated,
+        declared=said, also=also, joined=joined, repeated=repeated, held=holding,
     )  # fmt: skip
 
 

@@ -79,6 +79,8 @@ def chosen(
 def _is_of_unit(session: Session, found: Family, dataset: Dataset, member: Member, reference: Reference) -> bool:
     """Whether the row to which a reference leads is the same unit's, whatever the tables hold."""
     columns, key = _folded(reference.columns), _folded(reference.key)
+    if not _compared(member, found.member(reference.parent), columns, key):
+        return False
     if _folded(reference.parent) == _folded(found.unit_table):
         unit = dict(zip(_folded(found.unit), _folded(member.owner), strict=bool(member.owner)))
         if member.owner and unit == dict(zip(key, columns, strict=True)):
@@ -91,6 +93,15 @@ def _is_of_unit(session: Session, found: Family, dataset: Dataset, member: Membe
     return unique and same == (_folded(reference.parent), columns, key)
 
 
+def _compared(member: Member, parent: Member | None, columns: Sequence[str], key: Sequence[str]) -> bool:
+    """Whether equal keys are equal texts, as they are compared here, and no others: owners are found by their values."""
+    if parent is None:
+        return False
+    ours, theirs = ({name.lower(): type_ for name, type_ in one.columns.items()} for one in (member, parent))
+    plain = owners.PLAIN | {"VARCHAR"}
+    return all(ours.get(a) == theirs.get(b) and ours.get(a) in plain for a, b in zip(columns, key, strict=True))
+
+
 def _enforced(member: Member, reference: Reference) -> bool:
     return any(one.enforced and _folded(one.columns) == _folded(reference.columns) for one in member.references)
 
@@ -99,9 +110,12 @@ def coarse(attribute: Attribute) -> Attribute | None:
     """An attribute of few cells: values in order are put together evenly; None where others are too many."""
     if attribute.base <= VALUES:
         return attribute
-    if attribute.kind == "values":
+    if attribute.kind == "values" and not attribute.dtype.ordered:
         return None
-    if attribute.kind == "bins":
+    if attribute.kind == "values":
+        order = attribute.dtype.orders(attribute.points)
+        edges = tuple(attribute.points[place] for place in sorted(range(len(order)), key=order.__getitem__))
+    elif attribute.kind == "bins":
         edges = attribute.points
     else:
         low, high = (int(point) for point in attribute.points)

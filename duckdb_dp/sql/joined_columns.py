@@ -145,6 +145,11 @@ def public(columns: Mapping[Name, Sequence[JoinedColumns]]) -> dict[Name, tuple[
     return {name: tuple(one for one in each if not one.made) for name, each in columns.items()}
 
 
+def of_parent(columns: Iterable[JoinedColumns], *, inherited: bool) -> tuple[JoinedColumns, ...]:
+    """Those of a parent's rows: of public tables, and with ``inherited`` those of other rows of its unit too."""
+    return tuple(one for one in columns if inherited or not one.made)
+
+
 def of_child(columns: Iterable[JoinedColumns], own: Collection[str]) -> tuple[JoinedColumns, ...]:
     """Those that rows have before they have a parent: of public tables, by columns that are attributes."""
     return tuple(one for one in columns if not one.made and {*own} >= {*one.reference.columns})

@@ -83,6 +83,16 @@ def itself(node: exp.Subquery) -> exp.Table | None:
     return None if alias is not None and alias.columns else table.copy()
 
 
+def is_parentheses(node: exp.Expr) -> bool:
+    """Whether parentheses of FROM stand around a table or a join, and not around a query alone."""
+    if not isinstance(node, exp.Paren | exp.Subquery):
+        return False
+    inner = node.this
+    if isinstance(inner, exp.Subquery):
+        return bool(inner.alias or inner.args.get("joins")) or is_parentheses(inner)
+    return isinstance(inner, exp.Table | exp.Paren)
+
+
 def _conjuncts(node: exp.Expr) -> list[exp.Expr]:
     inner = node
     while isinstance(inner, exp.Paren):

@@ -54,6 +54,7 @@ SAME = [
         "(c JOIN o ON c.ck = o.ck) JOIN l ON o.ok = l.ok",
         "((c JOIN o ON c.ck = o.ck) JOIN l ON o.ok = l.ok)",
         "c JOIN (o JOIN l ON o.ok = l.ok) ON c.ck = o.ck",
+        "((c)) JOIN ((o JOIN ((l)) ON o.ok = l.ok)) ON c.ck = o.ck",
         "c JOIN (o JOIN l USING (ok)) USING (ck)",
         "c NATURAL JOIN (o NATURAL JOIN l)",
         "c, (o JOIN l USING (ok)) WHERE c.ck = o.ck",

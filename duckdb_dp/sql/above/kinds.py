@@ -9,6 +9,7 @@ from typing import final
 from sqlglot import exp
 
 from duckdb_dp.sql.lineage import own_functions
+from duckdb_dp.sql.parsed import is_parentheses
 
 Columns = frozenset[str]
 
@@ -151,20 +152,12 @@ def sources(query: exp.Select) -> Iterator[exp.Expr]:
 
 
 def _sides(node: exp.Expr) -> Iterator[exp.Expr]:
-    if _is_parentheses(node):
+    if is_parentheses(node):
         yield from _sides(node.this)
     else:
         yield node
     for join in node.args.get("joins") or ():
         yield from _sides(join.this)
-
-
-def _is_parentheses(node: exp.Expr) -> bool:
-    """Whether it stands around a table or a join, and not around a query alone."""
-    inner = node.this
-    if not isinstance(node, exp.Paren | exp.Subquery) or isinstance(inner, exp.Table | exp.Paren):
-        return isinstance(node, exp.Paren | exp.Subquery)
-    return isinstance(inner, exp.Subquery) and bool(inner.alias or inner.args.get("joins") or _is_parentheses(inner))
 
 
 def aggregates(query: exp.Select) -> bool:

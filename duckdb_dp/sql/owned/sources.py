@@ -9,7 +9,7 @@ from duckdb_dp.errors import DPError
 from duckdb_dp.sql.owned import first_rows, names
 from duckdb_dp.sql.owned.relations import Condition, Joined, Relation, Scope, Source, Written, atom, with_names
 from duckdb_dp.sql.owned.syntax import check, conjuncts, plain, refuse
-from duckdb_dp.sql.parsed import itself
+from duckdb_dp.sql.parsed import is_parentheses, itself
 from duckdb_dp.sql.same_conditions import form
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ class Reading:
 
     def _source(self, node: exp.Expr, *, flat: bool) -> Columns:
         """One table or subquery of FROM, or joins in parentheses; of these the columns that stand for both sides."""
-        if isinstance(node, exp.Subquery) and _has_joins(node.this):
+        if isinstance(node, exp.Subquery) and is_parentheses(node):
             return self._parenthesised(node, flat=flat)
         check(node)
         alias = node.args.get("alias")
@@ -266,13 +266,6 @@ def defined(compiler: "Compiler", cte: exp.CTE, before: dict[str, Relation]) -> 
 def _by_row(query: exp.Expr) -> bool:
     """Whether a subquery works row by row, so that it may be a part of the FROM that it stands in."""
     return isinstance(query, exp.Select) and plain(query) and not _nested(query) and not _turned(query)
-
-
-def _has_joins(inner: exp.Expr) -> bool:
-    """Whether what stands in parentheses is no query, but a table of its own name or joins."""
-    return isinstance(inner, exp.Table) or (
-        isinstance(inner, exp.Subquery) and bool(inner.args.get("joins") or inner.args.get("alias"))
-    )
 
 
 def _turned(select: exp.Select) -> bool:
