@@ -140,6 +140,7 @@ def _steps(
     for reference in made:
         numbers = [column for column in reference.key if column not in schema.valued[reference.parent]]
         drawn_references.check_numbered(f"'{dataset.name}' refers to", by_name[reference.parent], numbers)
+        drawn_references.check_types(table, reference, by_name[reference.parent], numbers)
     referring = {column for reference in table.references for column in reference.columns}
     held = {column for reference in known for column in reference.columns}
     read = schema.read(table.name)

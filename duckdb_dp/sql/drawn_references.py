@@ -297,6 +297,21 @@ def check_numbered(what: str, table: Table, key: Sequence[str]) -> None:
         )
 
 
+def check_types(table: Table, reference: Reference, parent: Table, numbers: Sequence[str]) -> None:
+    """Refuse a reference whose columns cannot hold the synthetic keys of its parent, which are texts where the parent's are.
+
+    Raises:
+        DPError: it is one.
+    """
+    for column, key in zip(reference.columns, reference.key, strict=True):
+        here, there = table.columns.get(column), parent.columns.get(key)
+        if key in numbers and there == "VARCHAR" != here:
+            raise DPError(
+                f"'{table.name[2]}' refers by '{column}', of type {here}, to '{key}' of '{parent.name[2]}', of type {there}; keys "
+                f"of synthetic rows are texts there, such as '{parent.name[2]}-1', so give both columns one type."
+            )
+
+
 def kept_itself(session: Session, dataset: Dataset, references: Sequence[Reference]) -> Reference | None:
     """The FOREIGN KEY of a table to itself that the new table keeps; only one, because with two, rows may need each other."""
     found = [reference for reference in references if contribution_bounds.itself(dataset, reference)]
