@@ -9,6 +9,7 @@ import tempfile
 from statistics import mean
 
 import duckdb
+from distributions import distances
 
 import duckdb_dp
 
@@ -50,16 +51,6 @@ DISTRIBUTIONS = {
 }  # fmt: skip
 
 
-def distances(con: duckdb.DuckDBPyConnection) -> list[float]:
-    """L1 distances of the synthetic distributions from the real ones."""
-    found = []
-    for query in DISTRIBUTIONS.values():
-        real, made = ({row[:-1]: row[-1] for row in con.execute(query.format(s)).fetchall()} for s in ("main", "syn"))
-        cells, totals = real.keys() | made.keys(), (sum(real.values()), sum(made.values()))
-        found.append(sum(abs(real.get(cell, 0) / totals[0] - made.get(cell, 0) / totals[1]) for cell in cells))
-    return found
-
-
 def main(runs: int) -> None:
     """Print a row for each epsilon, and one with random orders."""
     con = duckdb.connect()
@@ -74,10 +65,10 @@ def main(runs: int) -> None:
             con.execute(
                 f"CALL dp_synthesize_database('main', target := 'syn', epsilon := {epsilon}, fresh := true)"
             ).fetchall()
-            found.append(distances(con))
+            found.append(distances(con, DISTRIBUTIONS.values()))
         print(f"| {epsilon} | {' | '.join(f'{mean(each):.3f}' for each in zip(*found, strict=True))} |", flush=True)
     con.execute(RANDOM)
-    print(f"| random orders | {' | '.join(f'{each:.3f}' for each in distances(con))} |")
+    print(f"| random orders | {' | '.join(f'{each:.3f}' for each in distances(con, DISTRIBUTIONS.values()))} |")
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import time
 from statistics import mean
 
 import duckdb
+from distributions import distances
 
 import duckdb_dp
 
@@ -48,16 +49,6 @@ DISTRIBUTIONS = {
 }
 
 
-def distances(con: duckdb.DuckDBPyConnection) -> list[float]:
-    """L1 distances of the synthetic distributions from the real ones."""
-    found = []
-    for query in DISTRIBUTIONS.values():
-        real, made = ({row[:-1]: row[-1] for row in con.execute(query.format(s)).fetchall()} for s in ("main", "syn"))
-        cells, totals = real.keys() | made.keys(), (sum(real.values()), sum(made.values()))
-        found.append(sum(abs(real.get(cell, 0) / totals[0] - made.get(cell, 0) / totals[1]) for cell in cells))
-    return found
-
-
 def main(runs: int, epsilons: list[float]) -> None:
     """Print a row for each epsilon."""
     con = duckdb.connect()
@@ -79,7 +70,7 @@ def main(runs: int, epsilons: list[float]) -> None:
                 f"epsilon := {epsilon}, fresh := true)"
             ).fetchall()
             seconds = time.process_time() - start
-            found.append([*distances(con), seconds])
+            found.append([*distances(con, DISTRIBUTIONS.values()), seconds])
         print(f"| {epsilon:g} | {' | '.join(f'{mean(each):.3f}' for each in zip(*found, strict=True))} |", flush=True)
 
 

@@ -11,6 +11,7 @@ import time
 from statistics import mean
 
 import duckdb
+from distributions import distances
 
 import duckdb_dp
 
@@ -91,16 +92,6 @@ SPREAD = {
 """Differences that are to be kept: of mean stars between kinds, and of the share of three codes between wards."""
 
 
-def distances(con: duckdb.DuckDBPyConnection, of: str) -> list[float]:
-    """L1 distances of the synthetic distributions from the real ones."""
-    found = []
-    for query in DISTRIBUTIONS[of].values():
-        real, made = ({row[:-1]: row[-1] for row in con.execute(query.format(s)).fetchall()} for s in ("main", "syn"))
-        cells, totals = real.keys() | made.keys(), (sum(real.values()), sum(made.values()))
-        found.append(sum(abs(real.get(cell, 0) / totals[0] - made.get(cell, 0) / totals[1]) for cell in cells))
-    return found
-
-
 def main(runs: int, epsilons: list[float]) -> None:
     """Print a row for each epsilon."""
     con = duckdb.connect()
@@ -121,7 +112,13 @@ def main(runs: int, epsilons: list[float]) -> None:
                     f"CALL dp_synthesize_database('main', target := 'syn', tables := {list(tables)}, epsilon := {epsilon}, fresh := true)"
                 ).fetchall()
                 seconds = time.perf_counter() - start
-                found.append([con.execute(SPREAD[of].format("syn")).fetchall()[0][0], *distances(con, of), seconds])
+                found.append(
+                    [
+                        con.execute(SPREAD[of].format("syn")).fetchall()[0][0],
+                        *distances(con, DISTRIBUTIONS[of].values()),
+                        seconds,
+                    ]
+                )
             print(
                 f"| {epsilon:g} | {' | '.join(f'{mean(each):.3f}' for each in zip(*found, strict=True))} |", flush=True
             )

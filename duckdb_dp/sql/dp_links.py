@@ -59,7 +59,7 @@ ALSO = "also_of"
 BELIEVED = "believed"
 """No argument of users': whether rows of a parent may have the same key, of which one counts then, as among the private ones."""
 BY_REFERENCE = "by_reference"
-"""No argument of users': full names of tables -> what their rows have by references to public tables."""
+"""No argument of users': full names of tables -> what their rows have by references to public tables, and to the unit's own rows."""
 NUMBERED = "numbered"
 """No argument of users': full names of tables -> the declared columns that are no attributes in the call, but numbers."""
 HELD = "held"
@@ -176,7 +176,7 @@ def _rows(session: Session, link: Link, handle: str, stored: Release | None) -> 
 def link_of(session: Session, dataset: Dataset, arguments: Arguments, place: Place, cost: float | None = None) -> Link:
     """The link of a dp_links call, at a given cost or that of the budget typed; its synthetic tables need not exist yet.
 
-    Where links are stored that know less of public tables, as earlier versions measured them, it is that link: they are paid for.
+    Where links are stored that know less of other tables, as earlier versions measured them, it is that link: they are paid for.
 
     Raises:
         DPError: it cannot be linked; the message says why.

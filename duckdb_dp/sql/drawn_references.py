@@ -40,7 +40,7 @@ class Schema:
         declared: of each table those whose column is declared, and gets nothing but a public table's keys.
         also: of each table the attributes that nobody declared: those, and of links the ends at public tables, which tables that refer
             to the links may depend on.
-        joined: of each table what its rows have by references to public tables, on which links with other tables may depend.
+        joined: of each table what its rows have by references to public tables and the unit's rows, on which links with others may depend.
         repeated: of each table the references that are read off a parent.
         held: of each table the declared columns that hold numbers of another one's synthetic rows, whatever values they are declared with.
     """

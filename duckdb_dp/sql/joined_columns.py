@@ -68,7 +68,8 @@ class JoinedColumns:
 def joined(rows: str, columns: Sequence[JoinedColumns], *, synthetic: bool = False) -> str:
     """SQL of the same rows, as many of them, with joined columns: NULL where a reference is NULL or leads nowhere.
 
-    Keys are compared as texts, so that no value fails. Of rows with one key it is the one with the least values.
+    Keys are compared as texts, so that no value fails: those of public tables as numbers where they are whole, and those of the unit's rows
+    as they are, as their owners are found. Of rows with one key it is the one with the least values.
 
     Args:
         rows: SQL of the rows.
@@ -80,19 +81,24 @@ def joined(rows: str, columns: Sequence[JoinedColumns], *, synthetic: bool = Fal
     found, joins = ["r.*"], []
     for i, one in enumerate(columns):
         keys = [f"k{j}" for j in range(len(one.reference.key))]
-        held = [f"encode({key_text(quote(key))}) AS {k}" for key, k in zip(one.reference.key, keys, strict=True)]
+        text = _as_it_is if one.made else key_text
+        held = [f"encode({text(quote(key))}) AS {k}" for key, k in zip(one.reference.key, keys, strict=True)]
         read = [f"{quote(name)} AS v{j}" for j, name in enumerate(one.columns)]
         values = [f"v{j}" for j in range(len(read))]
         name = one.made if synthetic and one.made else full_name(*one.reference.parent)
         others = f"SELECT {', '.join([*held, *read])} FROM {name}"
         each = f"SELECT DISTINCT ON ({', '.join(keys)}) * FROM ({others}) ORDER BY {', '.join([*keys, *values])}"
         on = " AND ".join(
-            f"p{i}.{key} = encode({key_text(f'r.{quote(column)}')})"
+            f"p{i}.{key} = encode({text(f'r.{quote(column)}')})"
             for column, key in zip(one.reference.columns, keys, strict=True)
         )
         joins.append(f"LEFT JOIN ({each}) p{i} ON {on}")
         found += [f"p{i}.{value} AS {quote(a.name)}" for value, a in zip(values, one.attributes, strict=True)]
     return f"(SELECT {', '.join(found)} FROM {rows} r {' '.join(joins)})"
+
+
+def _as_it_is(column: str) -> str:
+    return f"TRY_CAST({column} AS VARCHAR)"
 
 
 def chosen(

@@ -41,7 +41,7 @@ LEAST = 1e-18
 (DEFAULT, *_) = METHODS
 
 JOINED = "joined"
-"""The option of a request that says what each side has by references to public tables, where one has anything."""
+"""The option of a request that says what each side has by references to other tables, where one has anything."""
 
 LINKED, DEGREE, REPEATED = ".linked", ".degree", ".repeats a pair"
 """Ends of the names, after a role, of pseudo-attributes of its rows: whether they have a link, how many, and whether two are of a pair."""
