@@ -11,15 +11,15 @@ from duckdb_dp.domain.domain import canonical
 from duckdb_dp.grouped_sums import BITS, FRACTION, PER_OCTAVE, WHOLE, GroupedSums, Lookup, Source, Sum
 from duckdb_dp.plan.clipping import NONE, Clip
 from duckdb_dp.request import Request
-from duckdb_dp.sql import render
+from duckdb_dp.sql import exact_types, render
 from duckdb_dp.sql.row_source import holds, owner, placed, position, told_apart
 
 SHRINK = 1 - 2.0**-40
 """Contributions are scaled to this much less than the bound, which is more than doubles get wrong about a norm."""
 
-
-TINY = 5e-324
-"""The smallest DOUBLE above 0."""
+FINE, FINER, FOUND = 3, 24, 40
+"""Octaves below the smallest bound of numbers, and below what other steps of norms fill or a declared bound, in which these are added up;
+and binary digits of how many groups an owner has at most, where they are found."""
 
 
 def cell(x: str, clip: Clip, type_: str = "BIGINT") -> str:
@@ -39,7 +39,7 @@ class Clipped:
     """What is read of one grouping set whose sums are bounded by norm.
 
     Everything about an owner is a function of its own rows alone: its contributions are added up exactly, as whole numbers or
-    decimals, become doubles then, and their norm is a sum of whole numbers again, in steps of 2^-40 of the largest one's square.
+    decimals, become doubles then, and their norm is the root of a sum of whole numbers again, in public steps: so it depends on no order.
 
     First come the norms, and how many owners have theirs in which cell. When the bounds tau are known, contributions d are cut, rounded
     towards 0 and added up, in steps of tau / 2^BITS: of an owner 2^BITS w d / tau, with its weight w, see ``Clip``.
@@ -73,6 +73,7 @@ class Clipped:
         self._places = places
         self._found, finds = found, any(name in part.clique for name in found)
         self._clips, self._pure = [self._wide(clip) for clip in clips] if finds else clips, pure
+        self._finds = finds
         self._sums = [(i, one) for i, one in enumerate(part.sums) if one.norm]
         self._unit, self._types = owner(request, part), types
         aliases = [f"_dp_unit{i}" for i in range(len(self._unit))]
@@ -103,16 +104,17 @@ class Clipped:
                 f"norms{n} AS MATERIALIZED (SELECT {', '.join(['*', *cells])} FROM "
                 f"(SELECT {', '.join(['*', *norms])} FROM ({contributed})))"
             ]
-        # Of zeros alone the least number above 0, so that all can be divided by it.
-        m, peaks = _once({b: f"greatest(max({self._largest(clip)}), {TINY!r})" for b, clip in enumerate(clips)}, "m")
-        self._n, norms = _once({b: self._norm(m[b], clip) for b, clip in enumerate(clips)}, "n")
+        m, peaks = _once({b: f"max({self._largest(clip)})" for b, clip in enumerate(clips)}, "m")
+        bands = [(b, power) for b, clip in enumerate(clips) for power in self._steps(clip)]
+        s, shares = _once({i: self._shares(clips[b], power) for i, (b, power) in enumerate(bands)}, "s")
+        found = {b: {power: s[i] for i, (of, power) in enumerate(bands) if of == b} for b in range(len(clips))}
+        self._n, norms = _once({b: self._norm(found[b], m[b], clip) for b, clip in enumerate(clips)}, "n")
         cells = self._in_cells()
-        largest = f"SELECT {self._owner}, {', '.join(peaks)} FROM contributed{n} GROUP BY {self._owner}"
-        joined = f"contributed{n} JOIN ({largest}) USING ({self._owner})"
+        added = ", ".join([self._owner, "count(*) AS k", *peaks, *shares])
         return [
             f"contributed{n} AS MATERIALIZED ({contributed})",
-            f"norms{n} AS MATERIALIZED (SELECT {', '.join(['*', *cells])} FROM "
-            f"(SELECT {', '.join([self._owner, *norms])} FROM {joined} GROUP BY {self._owner}))",
+            f"norms{n} AS MATERIALIZED (SELECT {', '.join(['*', *cells])} FROM (SELECT {', '.join([self._owner, *norms])} FROM "
+            f"(SELECT {added} FROM contributed{n} GROUP BY {self._owner})))",
         ]
 
     def _in_cells(self) -> list[str]:
@@ -248,9 +250,10 @@ class Clipped:
             where = f" WHERE {' AND '.join(f'{code} IS NOT NULL' for code in rows.codes)}" if rows.codes else ""
             return f"SELECT {', '.join(columns)} FROM {rows.rows}{where}", []
         codes = [f"{code} AS _dp_g{i}" for i, code in enumerate(rows.codes)]
-        inside = " AND ".join(f"_dp_g{i} IS NOT NULL" for i in range(len(codes)))
-        # Around it, as DuckDB reads no alias of a long list beside it.
-        return f"SELECT * FROM (SELECT {', '.join([*codes, *columns])} FROM {rows.rows}) WHERE {inside}", rows.sizes
+        # One condition on all of them: DuckDB works out one on a single column again in the scan. And around them, as it reads no alias
+        # of a long list beside it.
+        inside = position(rows.sizes, [f"_dp_g{i}" for i in range(len(codes))])
+        return f"SELECT * FROM (SELECT {', '.join([*codes, *columns])} FROM {rows.rows}) WHERE {inside} IS NOT NULL", rows.sizes
 
     def _contribution(self, one: Sum) -> str:
         """What an owner adds to a group, as a DOUBLE, from sums over its rows there, which are noted."""
@@ -290,14 +293,39 @@ class Clipped:
         parts = self._parts(clip)
         return parts[0] if len(parts) == 1 else f"greatest({', '.join(parts)})"
 
-    def _norm(self, m: str, clip: Clip) -> str:
-        """The norm of an owner's contributions to all groups, or a little more."""
-        power, steps = 1 if self._pure else 2, 2.0**FRACTION
-        shares = " + ".join(
-            f"ceil({' * '.join([f'({part} / {m})'] * power)} * {steps!r})" for part in self._parts(clip)
-        )
-        total = f"sum(CAST({shares} AS BIGINT))::DOUBLE * {1 / steps!r}"
-        return f"any_value({m}) * {total if self._pure else f'sqrt({total})'}"
+    def _digits(self, clip: Clip) -> int:
+        """Binary digits of what an owner adds to one group, in steps, of which the sum of all groups is no more than a HUGEINT holds."""
+        groups = FOUND if self._finds else (self._part.size * len(clip.sums)).bit_length()
+        return (126 - groups) // (1 if self._pure else 2)
+
+    def _steps(self, clip: Clip) -> list[int]:
+        """In which steps norms are added up, as powers of 2: the first ones that no part of a norm fills.
+
+        One is enough for whole numbers of 32 digits and decimals of ``NARROW``: an owner who fills it has more than any sum of a table.
+        """
+        one = self._part.sums[clip.sums[0] - self._first]
+        first = clip.lowest + (NONE - FINE) * clip.numbers if clip.chosen else math.frexp(clip.candidates[0])[1] - FINER
+        narrow = one.counts or (not one.square and exact_types.narrow(one.norm))
+        last = clip.lowest + clip.size // PER_OCTAVE if clip.chosen else first + FRACTION
+        digits = self._digits(clip)
+        return [first, *([] if narrow else range(first + digits - FINER, last - FINER, digits - FINER))]
+
+    def _shares(self, clip: Clip, power: int) -> str:
+        """The sum of an owner's squares in all groups, or of what it adds, in such steps."""
+        step, exponent = math.ldexp(1.0, -power), 1 if self._pure else 2
+        most = 2.0 ** (self._digits(clip) * exponent)
+        parts = [" * ".join([f"({part} * {step!r})"] * exponent) for part in self._parts(clip)]
+        return f"sum({' + '.join(f'CAST(least(ceil({part}), {most!r}) AS HUGEINT)' for part in parts)})"
+
+    def _norm(self, bands: Mapping[int, str], m: str, clip: Clip) -> str:
+        """The norm of an owner's contributions to all groups, or a little more.
+
+        It is added up in whole steps. Where all are filled, it is at most that of as many groups as the owner has, with the largest each.
+        """
+        most = 2.0 ** (self._digits(clip) * (1 if self._pure else 2))
+        root, times = ("", f"k * {len(clip.sums)}") if self._pure else ("sqrt", f"sqrt(k * {len(clip.sums)})")
+        whens = [f"WHEN {s} < {most!r} THEN {root}({s}) * {math.ldexp(1.0, power)!r}" for power, s in bands.items()]
+        return f"CASE {' '.join(whens)} ELSE {m} * {times} END"
 
     def _alone(self, clip: Clip) -> str:
         """The same where there is one group."""

@@ -37,6 +37,12 @@ def counted(columns: Mapping[str, str], never: Collection[str]) -> list[str]:
     return [quote(name) for name in never if exact(columns.get(name, "")) != "DOUBLE"]
 
 
+def narrow(type_: str) -> bool:
+    """Whether numbers of an exact type have at most 18 decimal digits, or 32 binary ones."""
+    decimal = re.fullmatch(r"DECIMAL\((\d+),(\d+)\)", type_)
+    return int(decimal[1]) <= 18 if decimal is not None else type_ in WHOLE - {"BIGINT", "UBIGINT"}
+
+
 def exact(type_: str) -> str:
     """The type that numbers of a type are added up as."""
     decimal = re.fullmatch(r"DECIMAL\((\d+),(\d+)\)", type_)

@@ -193,6 +193,35 @@ def test_contributions_below_the_bound_are_added_as_they_are(tmp_path: Path) -> 
             assert got[3] == 0
 
 
+@pytest.mark.parametrize("pure", [False, True])
+@pytest.mark.parametrize(
+    ("type_", "largest"),
+    [("TINYINT", 127), ("BIGINT", 2.0**62), ("DECIMAL(15,2)", 9.9e12), ("DECIMAL(18,6)", 9.9e11), ("DECIMAL(28,2)", 9.9e25)]
+    + [("DOUBLE", 2.0**60)],
+)
+def test_norms_of_all_sizes_are_those_of_exact_arithmetic(
+    tmp_path: Path, type_: str, largest: float, pure: bool
+) -> None:
+    """The cell of each owner's norm, from the smallest number of a type to its largest; a little above where steps are filled."""
+    sizes = [largest / 3.1**power for power in range(200)]
+    values = [(size, -size / 3, size / 7) for size in sizes if size / 7 >= (2.0**-19 if type_ == "DOUBLE" else 4)]
+    with table(tmp_path, pure) as con:
+        con.execute(f"ALTER TABLE t ALTER w TYPE {type_}")
+        for each in values:
+            rows_of_one = [("a", group, 1, 0.5, "s", 0, 1.0, 1) for group in "pqr"]
+            fill(con, rows_of_one)
+            for group, value in zip("pqr", each, strict=True):
+                con.execute(f"UPDATE t SET w = CAST(? AS {type_}) WHERE g = ?", [value, group])
+            stored = [float(row[0]) for row in con.execute("SELECT w FROM t").fetchall()]
+            plan, owners, _, _ = read(con, "SELECT g, sum(w) AS s FROM t GROUP BY g", pure)
+            (clip,) = (clip for clip in plan.clips if clip.chosen)
+            norm = float(np.linalg.norm(stored, 1 if pure else 2))
+            (cell,) = np.flatnonzero(owners[clip.name])
+            above = 3 if type_ == "DECIMAL(18,6)" and norm > 2.0**37 else 1
+            assert norm <= np.append(clip.candidates, np.inf)[cell] * (1 + 1e-8)
+            assert cell == 0 or norm * above * (1 + 1e-8) >= clip.candidates[cell - 1]
+
+
 def test_sums_of_a_ratio_have_one_weight_of_each_owner(tmp_path: Path) -> None:
     """An average of a constant is that constant, wherever its bounds lie; sums that are not divided keep weights of their own."""
     rng = random.Random(5)
