@@ -6,8 +6,9 @@ import os
 import secrets
 import sqlite3
 import threading
+from collections import deque
 from collections.abc import Callable, Hashable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, final
@@ -23,13 +24,70 @@ _State = tuple[int, int]
 _RESTORE = "restore it from a backup; a new one would forget what was spent."
 
 
+_Known = dict[Hashable, tuple[_State, Any]]
+"""What was read, with the state of the file that it was read of."""
+
+MOST_KNOWN = 1_000
+"""Reads that are kept with a connection at most."""
+
+
+@final
+class _Idle:
+    """The connection that was used last, with what it read, as long as nobody else has touched its file."""
+
+    def __init__(self) -> None:
+        self._kept: deque[tuple[int, os.stat_result, sqlite3.Connection, _Known]] = deque()
+
+    def take(self, path: Path) -> tuple[sqlite3.Connection, _Known] | None:
+        """The connection, which is nobody else's then; None where there is none of this process, or the file is another one by now."""
+        with suppress(IndexError):  # where another thread takes it
+            process, file, db, known = self._kept.pop()
+            if process != os.getpid():
+                _OF_OTHERS.append(db)
+            elif _same(file, path):
+                return db, known
+            else:
+                db.close()
+        return None
+
+    def keep(self, path: Path, db: sqlite3.Connection, known: _Known) -> None:
+        """Keep a connection open, or close it: where there is one already, or an open file cannot be moved away."""
+        try:
+            file = os.stat(path)
+        except OSError:
+            file = None
+        if file is None or self._kept or os.name == "nt":
+            db.close()
+            return
+        self._kept.append((os.getpid(), file, db, known if len(known) <= MOST_KNOWN else {}))
+
+    def __del__(self) -> None:
+        while self._kept:
+            process, _, db, _ = self._kept.pop()
+            _OF_OTHERS.append(db) if process != os.getpid() else db.close()
+
+
+_OF_OTHERS: list[sqlite3.Connection] = []
+"""Connections of a process that this one was forked from, which are left alone."""
+
+
+def _same(file: os.stat_result, path: Path) -> bool:
+    """Whether a file is still the one of that path, and was not written since."""
+    try:
+        now = os.stat(path)
+    except OSError:
+        return False
+    seen = [(one.st_dev, one.st_ino, one.st_size, one.st_mtime_ns) for one in (file, now)]
+    return seen[0] == seen[1]
+
+
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Database:
-    """One SQLite file, opened anew for every transaction: safe across threads, processes and forks.
+    """One SQLite file: safe across threads, processes and forks.
 
-    An open, with a read, takes 0.5 ms, most of it to read the tables' definitions, so those of one call may share one (see ``held``).
-    A durable commit takes what the disk takes.
+    An open, with a read, takes 0.5 ms, most of it to read the tables' definitions. So the transactions of one call may share a connection
+    (see ``held``), which the next call takes over if the file was not touched meanwhile. A durable commit takes what the disk takes.
 
     Args:
         path: the file.
@@ -39,19 +97,26 @@ class Database:
     path: Path
     timeout: float
     _own: threading.local = field(default_factory=threading.local, init=False, repr=False, compare=False)
+    _idle: _Idle = field(default_factory=_Idle, init=False, repr=False, compare=False)
 
     @contextmanager
     def held(self) -> Iterator[None]:
         """While a block runs, this thread's transactions share one connection; each has a snapshot of its own, and locks are not kept."""
-        if getattr(self._own, "held", None) is not None:
+        if self._holds:
             yield
             return
-        with ExitStack() as self._own.held:
-            self._own.db, self._own.known = None, {}
-            try:
-                yield
-            finally:
-                self._own.held = None
+        self._own.held, self._own.db, self._own.known = True, None, {}
+        try:
+            yield
+        except BaseException:  # which may hold a cursor, and with it a lock, as long as it is kept
+            if self._own.db is not None:
+                self._own.db.close()
+            raise
+        else:
+            if self._own.db is not None:
+                self._idle.keep(self.path, self._own.db, self._own.known)
+        finally:
+            self._own.held, self._own.db, self._own.known = False, None, {}
 
     def known(self, key: Hashable, read: Callable[[sqlite3.Connection], Found]) -> Found:
         """What a read finds; while the connection is held, what it found before, as long as nothing was written since by anybody."""
@@ -60,7 +125,7 @@ class Database:
             found: Found = kept[1]
             return found
         with self.reading() as db:
-            if getattr(self._own, "held", None) is None or db is not self._own.db:
+            if not self._holds or db is not self._own.db:
                 return read(db)
             state, found = _state(db), read(db)
             self._own.known[key] = state, found
@@ -68,11 +133,12 @@ class Database:
 
     def _kept(self, key: Hashable) -> tuple[_State, Any] | None:
         """What was found before, if that is so still. It is asked without a transaction, which takes three times as long."""
-        if getattr(self._own, "held", None) is None or self._own.db is None or self._own.db.in_transaction:
+        if not self._holds:
             return None
-        kept: tuple[_State, Any] | None = self._own.known.get(key)
         try:
-            return kept if kept is not None and kept[0] == _state(self._own.db) else None
+            db = self._taken()
+            kept: tuple[_State, Any] | None = None if db.in_transaction else self._own.known.get(key)
+            return kept if kept is not None and kept[0] == _state(db) else None
         except sqlite3.Error as error:
             raise DPError(self._explain(error, "")) from error
 
@@ -163,19 +229,31 @@ class Database:
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
         """The one that this thread holds, if it holds one and is not in the middle of a transaction; else one of its own."""
-        held: ExitStack | None = getattr(self._own, "held", None)
-        if held is None or (self._own.db is not None and self._own.db.in_transaction):
+        if not self._holds or self._taken().in_transaction:
             with closing(self._connect()) as db:
                 yield db
             return
-        if self._own.db is None:
-            self._own.db = held.enter_context(closing(self._connect()))
         yield self._own.db
+
+    @property
+    def _holds(self) -> bool:
+        return bool(getattr(self._own, "held", False))
+
+    def _taken(self) -> sqlite3.Connection:
+        """The connection that this thread holds: the one that was used last, or a new one."""
+        if self._own.db is None:
+            self._own.db, self._own.known = self._idle.take(self.path) or (self._connect(), {})
+        db: sqlite3.Connection = self._own.db
+        return db
 
     def _connect(self) -> sqlite3.Connection:
         # mode=rw: a ledger that disappears while in use is an error, not a new and empty ledger.
         db = sqlite3.connect(
-            f"{self.path.absolute().as_uri()}?mode=rw", uri=True, timeout=self.timeout, isolation_level=None
+            f"{self.path.absolute().as_uri()}?mode=rw",
+            uri=True,
+            timeout=self.timeout,
+            isolation_level=None,
+            check_same_thread=False,  # one thread after the other
         )
         db.row_factory = sqlite3.Row
         # FULL, and the folder synced after the journal is removed: with FULL alone a power cut just after a commit

@@ -253,7 +253,10 @@ class Clipped:
         # One condition on all of them: DuckDB works out one on a single column again in the scan. And around them, as it reads no alias
         # of a long list beside it.
         inside = position(rows.sizes, [f"_dp_g{i}" for i in range(len(codes))])
-        return f"SELECT * FROM (SELECT {', '.join([*codes, *columns])} FROM {rows.rows}) WHERE {inside} IS NOT NULL", rows.sizes
+        return (
+            f"SELECT * FROM (SELECT {', '.join([*codes, *columns])} FROM {rows.rows}) WHERE {inside} IS NOT NULL",
+            rows.sizes,
+        )
 
     def _contribution(self, one: Sum) -> str:
         """What an owner adds to a group, as a DOUBLE, from sums over its rows there, which are noted."""

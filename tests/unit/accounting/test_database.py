@@ -1,8 +1,13 @@
 """One connection for many transactions: which share it, that it keeps no lock, and that a commit needs no new file."""
 
+import os
+import shutil
 import sqlite3
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -28,10 +33,81 @@ def test_transactions_share_a_connection_only_while_it_is_held(database: Databas
         with database.writing("nothing was written") as written, database.reading() as beside:
             assert written is one
             assert beside is not one
-    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
-        one.execute("SELECT 1")
     with database.reading() as later:
         assert later is not one
+    with pytest.raises(ZeroDivisionError), database.held(), database.reading() as last:
+        1 // 0  # noqa: B018
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        last.execute("SELECT 1")
+
+
+def _held(database: Database) -> sqlite3.Connection:
+    """The connection of a block, with what was read of it: nothing, where it was read before."""
+    with database.held(), database.reading() as db:
+        assert database.known("accounts", _names) == _names(db)
+        return db
+
+
+def _names(db: sqlite3.Connection) -> list[str]:
+    return [row["name"] for row in db.execute("SELECT name FROM accounts ORDER BY id")]
+
+
+def _add(path: Path, name: str) -> None:
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("INSERT INTO accounts (time, name, role, token_hash) VALUES ('', ?, 'analyst', ?)", (name, name))
+
+
+def test_the_next_call_takes_the_connection_over_in_any_thread(database: Database) -> None:
+    first = _held(database)
+    with ThreadPoolExecutor() as pool:
+        assert pool.submit(_held, database).result() is first
+        held, done = threading.Event(), threading.Event()
+
+        def hold() -> sqlite3.Connection:
+            with database.held(), database.reading() as db:
+                held.set()
+                done.wait(10)
+                return db
+
+        one = pool.submit(hold)
+        held.wait(10)
+        assert _held(database) is not first  # which another thread holds
+        done.set()
+        assert one.result() is first
+    database._idle.__del__()  # as a ledger ends that is not used any more
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        first.execute("SELECT 1")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="open files cannot be moved there, so none is kept open")
+@pytest.mark.parametrize("how", ["written", "restored", "copied over", "gone", "forked"])
+def test_a_file_that_was_touched_is_opened_anew(database: Database, tmp_path: Path, how: str) -> None:
+    first, backup = _held(database), tmp_path / "backup"
+    shutil.copy2(database.path, backup)
+    with database.writing("nothing was written") as db:
+        db.execute("INSERT INTO accounts (time, name, role, token_hash) VALUES ('', 'own', 'analyst', 'own')")
+    first = _held(database)
+    match how:
+        case "written":
+            _add(database.path, "other")
+        case "restored":
+            backup.replace(database.path)
+        case "copied over":  # written as often as it was, by another process
+            _add(backup, "other")
+            database.path.write_bytes(backup.read_bytes())
+        case "gone":
+            database.path.unlink()
+            with pytest.raises(DPError, match="could not be opened"):
+                _held(database)
+            return
+        case "forked":
+            with patch.object(os, "getpid", return_value=0):
+                assert _held(database) is not first
+            assert first.execute("SELECT 1").fetchone()[0] == 1
+            return
+    assert _held(database) is not first
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        first.execute("SELECT 1")
 
 
 def test_a_held_connection_has_no_lock_and_reads_what_others_commit(database: Database) -> None:
