@@ -53,7 +53,7 @@ class _Idle:
     def keep(self, path: Path, db: sqlite3.Connection, known: _Known) -> None:
         """Keep a connection open, or close it: where there is one already, or an open file cannot be moved away."""
         try:
-            file = os.stat(path)
+            file = path.stat()
         except OSError:
             file = None
         if file is None or self._kept or os.name == "nt":
@@ -74,7 +74,7 @@ _OF_OTHERS: list[sqlite3.Connection] = []
 def _same(file: os.stat_result, path: Path) -> bool:
     """Whether a file is still the one of that path, and was not written since."""
     try:
-        now = os.stat(path)
+        now = path.stat()
     except OSError:
         return False
     seen = [(one.st_dev, one.st_ino, one.st_size, one.st_mtime_ns) for one in (file, now)]

@@ -56,6 +56,7 @@ constraint_column_names, referenced_column_names FROM duckdb_constraints()
 _DEFINITIONS = """
 SELECT 'table' AS kind, database_name, schema_name, table_name, table_oid, sql FROM duckdb_tables()
 UNION ALL SELECT 'view', database_name, schema_name, view_name, view_oid, sql FROM duckdb_views() WHERE NOT internal
+UNION ALL SELECT 'database', database_name, NULL, NULL, NULL, type FROM duckdb_databases()
 """
 
 Definitions = frozenset[tuple[Any, ...]]
@@ -98,10 +99,20 @@ def _definitions(rows: Sequence[tuple[Any, ...]]) -> Definitions | None:
 
 def definitions(session: Session) -> Definitions:
     """The tables and views of all schemas as committed, with the statements that make them; none where the database is closed."""
+    return _looked(session)[0]
 
-    def look() -> Definitions:
+
+def kinds(session: Session) -> dict[str, str]:
+    """What the databases are that are attached: 'duckdb', or another engine's."""
+    return _looked(session)[1]
+
+
+def _looked(session: Session) -> tuple[Definitions, dict[str, str]]:
+    def look() -> tuple[Definitions, dict[str, str]]:
         with session.looking() as cursor:
-            return frozenset(() if cursor is None else cursor.execute(_DEFINITIONS).fetchall())
+            rows = [] if cursor is None else cursor.execute(_DEFINITIONS).fetchall()
+        databases = {row[1]: row[5] for row in rows if row[0] == "database"}
+        return frozenset(row for row in rows if row[0] != "database"), databases
 
     return session.once("definitions", look)
 

@@ -7,14 +7,10 @@ import duckdb
 from duckdb_dp.counting.encode import full_name, quote
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.errors import DPError, few, first_line, identifier
-from duckdb_dp.sql import conversions, failing_views, lineage, own_names, typed_files
+from duckdb_dp.sql import catalog, conversions, failing_views, lineage, own_names, typed_files
 from duckdb_dp.sql.family import PublicTable
 from duckdb_dp.sql.session import Session
 from duckdb_dp.synthesis.database import Name, Table
-
-_TABLES = """
-SELECT table_name, sql, type FROM duckdb_tables() JOIN duckdb_databases() USING (database_name) WHERE NOT duckdb_tables.internal
-"""
 
 _TYPES = """
 SELECT column_name, data_type FROM duckdb_columns() WHERE (database_name, schema_name, table_name) = (?, ?, ?)
@@ -60,10 +56,11 @@ def computing(session: Session) -> frozenset[str]:
     """
 
     def look() -> frozenset[str]:
-        with session.looking() as cursor:
-            rows = [] if cursor is None else cursor.execute(_TABLES).fetchall()
+        kinds = catalog.kinds(session)
         return frozenset(
-            name.lower() for name, sql, kind in rows if kind != "duckdb" or "GENERATED ALWAYS AS" in str(sql).upper()
+            name.lower()
+            for kind, database, _, name, _, sql in catalog.definitions(session)
+            if kind == "table" and (kinds.get(database) != "duckdb" or "GENERATED ALWAYS AS" in str(sql).upper())
         )
 
     return session.once("computing", look)

@@ -202,8 +202,8 @@ def test_contributions_below_the_bound_are_added_as_they_are(tmp_path: Path) -> 
         ("DECIMAL(15,2)", 9.9e12),
         ("DECIMAL(18,6)", 9.9e11),
         ("DECIMAL(28,2)", 9.9e25),
-    ]
-    + [("DOUBLE", 2.0**60)],
+        ("DOUBLE", 2.0**60),
+    ],
 )
 def test_norms_of_all_sizes_are_those_of_exact_arithmetic(
     tmp_path: Path, type_: str, largest: float, pure: bool

@@ -226,13 +226,13 @@ class Asked:
         from duckdb_dp.sql.owned.kept import Kept
 
         kept: Kept = self._session.kept(Kept)
-        taken = dict(self._taken)
-        asked = kept.top(self._family, self._place, select, self._taken, self._read, **self._how, by_keys=by_keys)
+        taken, reads = dict(self._taken), (self._read, self._read_all)
+        asked = kept.top(self._family, self._place, select, self._taken, *reads, **self._how, by_keys=by_keys)
         while clash := [name for name, a in asked.declared.items() if self.declared.get(name, a) != a]:
             # Other values than those that the same name has in another SELECT: they take another name.
             taken |= {name.lower(): _OTHER for name in clash}
             self._taken = dict(taken)
-            asked = kept.top(self._family, self._place, select, self._taken, self._read, **self._how, by_keys=by_keys)
+            asked = kept.top(self._family, self._place, select, self._taken, *reads, **self._how, by_keys=by_keys)
         late = asked.source.lookup
         for sql in (asked.source.sql, *(() if late is None else (late.rows, late.owners))):
             gate.check(sql, self._family, self._session)
@@ -326,6 +326,12 @@ class Asked:
         from duckdb_dp.sql.owned import gate  # for import time
 
         return gate.read(select, self._family, self._session)
+
+    def _read_all(self, selects: Sequence[str]) -> list[list[tuple[Any, ...]]]:
+        """The same of several SELECTs."""
+        from duckdb_dp.sql.owned import gate  # for import time
+
+        return gate.read_all(selects, self._family, self._session)
 
 
 def check_one_kind(selects: Sequence[exp.Select], mechanism: str) -> None:

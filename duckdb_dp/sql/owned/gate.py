@@ -1,8 +1,12 @@
 """The last look at the SQL of a relation, as DuckDB parses it: it reads tables of the dataset and public ones by their full names."""
 
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
+
+import duckdb
 
 from duckdb_dp.counting.engines.source import SCHEMA
 from duckdb_dp.errors import DPError, as_sql
@@ -91,6 +95,23 @@ def read(select: str, family: Family, session: Session) -> list[tuple[Any, ...]]
         return public_rows.read(session, select)
     with session.looking() as cursor:
         return [] if cursor is None else cursor.execute(own_names.bound(select)).fetchall()
+
+
+def read_all(selects: Sequence[str], family: Family, session: Session) -> list[list[tuple[Any, ...]]]:
+    """The rows of several SELECTs of public tables, by one statement where they are DuckDB's.
+
+    Raises:
+        DPError: as ``read``.
+    """
+    if len(selects) > 1 and all(schema != SCHEMA for select in selects for _, schema, _ in _tables(select)):
+        for select in selects:
+            check(select, replace(family, members={}), session)
+        listed = ", ".join(f"(SELECT list(one) FROM ({select}) AS one)" for select in selects)
+        with session.looking() as cursor, suppress(duckdb.Error):  # which each of them says better
+            if cursor is not None:
+                (found,) = cursor.execute(own_names.bound(f"SELECT {listed}")).fetchall()
+                return [[tuple(row.values()) for row in rows or []] for rows in found]
+    return [read(select, family, session) for select in selects]
 
 
 def _check_table(name: Name, family: Family, session: Session) -> None:

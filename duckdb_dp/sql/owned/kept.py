@@ -2,6 +2,7 @@
 
 import threading
 from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, final
 
@@ -53,6 +54,7 @@ class Kept:
         select: exp.Select,
         taken: dict[str, object],
         read: Read,
+        read_all: Callable[[Sequence[str]], list[list[tuple[Any, ...]]]],
         *,
         bounded: bool,
         finds: bool,
@@ -65,6 +67,7 @@ class Kept:
         Args:
             family, place: of the tables.
             select, taken, read: as ever.
+            read_all: the same of several SELECTs.
             bounded: whether it is asked how many rows of a unit the relation has at most.
             collated: whether some column of the database is compared under a collation.
             finds, as_written, by_keys: as ever.
@@ -73,7 +76,7 @@ class Kept:
         text = f"{as_written} {form()} {sorted(by_keys)} {select.sql('duckdb')}"
         with self._lock:
             known = self._known.get(text)
-        if known is None or known.given != given or any(read(sql) != rows for sql, rows in known.rows):
+        if known is None or known.given != given or not _same_rows(known.rows, read_all):
             known = _compiled(given, read)
         with self._lock:
             if sum(len(rows) for _, rows in known.rows) <= MOST_ROWS:
@@ -84,6 +87,13 @@ class Kept:
         taken |= known.after
         found = known.top
         return replace(found, select=found.select.copy(), columns=dict(found.columns), declared=dict(found.declared))
+
+
+def _same_rows(
+    known: Sequence[tuple[str, list[tuple[Any, ...]]]],
+    read_all: Callable[[Sequence[str]], list[list[tuple[Any, ...]]]],
+) -> bool:
+    return [rows for _, rows in known] == read_all([sql for sql, _ in known])
 
 
 def _compiled(given: tuple[Any, ...], read: Read) -> _Known:
