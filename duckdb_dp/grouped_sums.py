@@ -15,13 +15,14 @@ from duckdb_dp.outputs import Label as Label
 from duckdb_dp.outputs import Output, Piece, read_pieces, renumbered, write_pieces
 from duckdb_dp.sum_names import BITS as BITS
 from duckdb_dp.sum_names import MARK as MARK
+from duckdb_dp.sum_names import PER_OCTAVE as PER_OCTAVE
 from duckdb_dp.sum_names import sum_name as sum_name
 from duckdb_dp.sum_names import sum_number as sum_number
 
 CHOSEN: int = 2**BITS + 3
 """Steps that one row adds at most to a sum whose bounds are chosen: 2^BITS for the bound, and 3 since numbers are rounded."""
 
-SMALLEST, OCTAVES, PER_OCTAVE = -30, 90, 4
+SMALLEST, OCTAVES = -30, 90
 """Bounds are chosen among +-2^(SMALLEST + j / PER_OCTAVE) for j from 0 to OCTAVES * PER_OCTAVE: from 1e-9 to 1e18."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -107,10 +108,14 @@ def measure(
     """
     if plan.refusal:
         raise DPError(plan.refusal)
-    keys = {"name": name, "fresh_key": fresh_key}
+    keys: dict[str, Any] = {"name": name, "fresh_key": fresh_key}
+    if isinstance(counts, ExactSums) and counts.by_cells and not isinstance(plan, Plan) and _norms(plan):
+        keys["choose"] = partial(_choices, plan, counts, bits)
     release = _charged(request, plan.mechanism, event(plan, request), ledger, dataset, bits, **keys)
     if release.state == "charged":
-        ledger.store(release, dict(_draw(plan, counts, bits, track, selections)))
+        if "choose" in keys and not isinstance(plan, Plan):
+            _check_choices(release, plan)
+        ledger.store(release, dict(_draw(plan, counts, bits, track, selections, release.choices)))
     return release
 
 
@@ -159,16 +164,23 @@ def _charged(
 
 
 def _draw(
-    plan: AnyPlan, counts: Exact, bits: EntropySource, track: Track, selections: Sequence[Selection]
+    plan: AnyPlan,
+    counts: Exact,
+    bits: EntropySource,
+    track: Track,
+    selections: Sequence[Selection],
+    choices: Sequence[int],
 ) -> Iterator[tuple[str, Array]]:
     from duckdb_dp.plan import sum_bounds  # for import time
-    from duckdb_dp.plan.clipping import by_norm
 
     yield VARIANCES, np.array([measurement.variance for measurement in plan.measurements])
     yield from plan.dump().items()
     clips = () if isinstance(plan, Plan) else plan.clips
     drawn = {clip.name: _chosen(clip, counts, bits) for clip in clips if clip.chosen and clip.rows}
-    drawn |= {clip.name: _told(clip, counts, place) for place, clip in enumerate(by_norm(clips)) if clip.chosen}
+    if not isinstance(plan, Plan):
+        drawn |= {
+            clip.name: _told(clip, counts, place, choices) for place, clip in enumerate(_norms(plan)) if clip.chosen
+        }
     expect_draws(sum([measurement.strategy.shape[0] for measurement in plan.measurements]))
     order = counts.order([measurement.clique for measurement in plan.measurements])
 
@@ -179,7 +191,8 @@ def _draw(
             choice = int(drawn[clip.name][0])
             return counts.first_rows(clique, choice), clip.rows_of(choice)
         if clip is not None:
-            return counts.marginal(clique), 1.0
+            cut = clip.chosen and counts.by_cells
+            return counts.cut(clique, int(drawn[clip.name][0])) if cut else counts.marginal(clique), 1.0
         drawn.update(sum_bounds.choice(plan, clique, drawn))
         return counts.within(clique, sum_bounds.limits(plan, clique, drawn)), 1.0
 
@@ -210,30 +223,43 @@ def choose_bounds(
 
     Privacy: spends request.cost, once per request; ``measure`` draws the rest.
     """
-    from duckdb_dp.plan.clipping import by_norm  # for import time
-
     if plan.refusal:
         raise DPError(plan.refusal)
-    clips = by_norm(plan.clips)
-
-    def choose() -> list[int]:
-        drawn = [_chosen(clip, counts, bits)[:3].tolist() if clip.chosen else [0, 0, 0] for clip in clips]
-        return [int(found) for each in drawn for found in each]
-
+    clips, choose = _norms(plan), partial(_choices, plan, counts, bits)
     release = _charged(request, plan.mechanism, event(plan, request), bits=bits, choose=choose, **charge)
-    if release.state == "charged" and len(release.choices) != 3 * len(clips):
-        raise DPError(
-            f"release {release.id} was begun by another version: finish it there, or ask with fresh := true, which is charged anew."
-        )
+    _check_choices(release, plan)
     return list(release.choices) or [0, 0, 0] * len(clips)
 
 
-def _told(clip: Clip, counts: Exact, place: int) -> Array:
-    """What ``choose_bounds`` has found, as ``_chosen``."""
+def _norms(plan: DirectPlan) -> list[Clip]:
+    from duckdb_dp.plan.clipping import by_norm  # for import time
+
+    return by_norm(plan.clips)
+
+
+def _check_choices(release: Release, plan: DirectPlan) -> None:
+    if release.state == "charged" and len(release.choices) != 3 * len(_norms(plan)):
+        raise DPError(
+            f"release {release.id} was begun by another version: finish it there, or ask with fresh := true, which is charged anew."
+        )
+
+
+def _choices(plan: DirectPlan, counts: ExactSums, bits: EntropySource) -> list[int]:
+    """(bound, first, second) of each bound on a norm, the numbers of candidates; as ``choose_bounds`` returns them.
+
+    Privacy: spends what the selections of ``_chosen`` cost.
+    """
+    drawn = [_chosen(clip, counts, bits)[:3].tolist() if clip.chosen else [0, 0, 0] for clip in _norms(plan)]
+    return [int(found) for each in drawn for found in each]
+
+
+def _told(clip: Clip, counts: Exact, place: int, choices: Sequence[int]) -> Array:
+    """What was chosen before, as ``_chosen``: by ``choose_bounds``, or with the charge."""
     from duckdb_dp.plan.clipping import NONE  # for import time
 
     assert isinstance(counts, ExactSums)
-    return np.array([*counts.choice(place), clip.lowest, NONE], np.float64)
+    found = choices[3 * place : 3 * place + 3] if counts.by_cells else counts.choice(place)
+    return np.array([*found, clip.lowest, NONE], np.float64)
 
 
 def _chosen(clip: Clip, counts: Exact, bits: EntropySource) -> Array:

@@ -5,6 +5,9 @@ from duckdb_dp.domain.domain import Clique
 BITS = 30
 """Values are rounded to multiples of 2^(e - BITS), where 2^e is the smallest power of 2 that none exceeds."""
 
+PER_OCTAVE = 4
+"""Candidates for a bound in each octave."""
+
 MARK = "#"
 """What the names of sums begin with, and those of no attribute that is counted beside them."""
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from duckdb_dp.counting.counts import Counts
 from duckdb_dp.domain.domain import Clique
 from duckdb_dp.linop import Integers
-from duckdb_dp.sum_names import BITS, sum_name, sum_number
+from duckdb_dp.sum_names import BITS, PER_OCTAVE, sum_name, sum_number
 
 if TYPE_CHECKING:
     from duckdb_dp.grouped_sums import GroupedSums
@@ -30,6 +30,7 @@ class ExactSums:
             an owner's rows is chosen, each number is one for each of its candidates c: (c * groups + group). Of a sum whose
             contributions are bounded by their norm tau it is the sum of what was cut, in steps of tau / 2^BITS. Of both there is,
             with 'owners' behind the name of the first sum, how many owners have their norm, or their rows, up to c.
+            Where no bound on norms was chosen before, it is by the cell of the norm: see ``cut``.
             Under ``CHOICES`` are what was chosen for norms; under ``CHOOSE``, where that is still to be done, nothing.
         counts: those that are planned beside the sums.
     """
@@ -86,6 +87,34 @@ class ExactSums:
         found = dict(zip(places.tolist(), chosen.tolist(), strict=True))
         return found[3 * place], found[3 * place + 1], found[3 * place + 2]
 
+    @property
+    def by_cells(self) -> bool:
+        """Whether sums that are bounded by norm are by the cells of norms, as no bound was chosen before."""
+        return CHOICES not in self._blocks
+
+    def cut(self, name: Clique, choice: int) -> Integers:
+        """The sum of what owners add to the one group, with each one cut to a candidate tau_c, in steps of tau_c / 2^BITS.
+
+        Of the owners whose norm is in cell k, so at most tau_k, there is the sum x_k in steps of tau_k / 2^BITS, and how many more of
+        them add a number above 0 than below, g_k:
+
+            (sum_{k <= c} x_k 2^((k - c) / 4) + 2^BITS sum_{k > c} g_k) (1 - 2^-28),   rounded once.
+
+        One owner changes the bracket by 2^BITS at most, and so the result by 2^BITS - 4 + 1. It is exact, with rational powers.
+
+        Args:
+            name: of the sum.
+            choice: the number c of the candidate.
+        """
+        inside, beyond = (
+            zip(*(each.tolist() for each in self._blocks[*name[:1], *more]), strict=True) for more in ((), SIGNS)
+        )
+        one = 2**60
+        total = sum(x * math.floor(one * 2.0 ** ((k - choice) / PER_OCTAVE)) for k, x in inside if k <= choice)
+        total += sum(g for k, g in beyond if k > choice) * 2**BITS * one
+        cut = round(Fraction(total, one) * (1 - Fraction(1, 2**28)))
+        return np.array([max(-MOST, min(MOST, cut))], dtype=np.int64)
+
     def first_rows(self, name: Clique, choice: int) -> Integers:
         """What ``marginal`` is of the rows of each owner up to a candidate for their number."""
         part, one = self._sums[name[0]]
@@ -127,6 +156,9 @@ class ExactSums:
         step = Fraction(max(abs(low), abs(high))) ** power / 2**BITS
         return np.array([max(-MOST, min(MOST, round(total / step))) for total in totals], dtype=np.int64)
 
+
+SIGNS: Clique = ("signs",)
+"""Behind the name of a sum by cells of norms: how many more owners add a number above 0 than below."""
 
 CHOOSE: Clique = ("choose",)
 CHOICES: Clique = ("choices",)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import final
 
 from duckdb_dp.counting.encode import code_type, literal, quote, union_all
-from duckdb_dp.counting.sums import CHOOSE, MOST
+from duckdb_dp.counting.sums import CHOOSE, MOST, SIGNS
 from duckdb_dp.domain.domain import canonical
 from duckdb_dp.grouped_sums import BITS, FRACTION, PER_OCTAVE, WHOLE, GroupedSums, Lookup, Source, Sum
 from duckdb_dp.plan.clipping import NONE, Clip
@@ -43,6 +43,9 @@ class Clipped:
 
     First come the norms, and how many owners have theirs in which cell. When the bounds tau are known, contributions d are cut, rounded
     towards 0 and added up, in steps of tau / 2^BITS: of an owner 2^BITS w d / tau, with its weight w, see ``Clip``.
+
+    Where there is one group, and owners have no weights in several sums, one reading says all: of each cell the sum of contributions, in
+    steps of the cell's own bound, and how many more of them are above 0 than below. See ``ExactSums.cut``.
 
     Args:
         request: whose part it is.
@@ -92,6 +95,13 @@ class Clipped:
         self._n: dict[int, str] = {}
         self._j: dict[int, str] = {}
 
+    @property
+    def alone(self) -> bool:
+        """Whether one reading says all, before any bound is chosen."""
+        return not self._group and all(
+            clip.chosen and len(clip.sums) == 1 and not clip.together for clip in self._clips
+        )
+
     def norms(self) -> list[str]:
         """CTEs of the contributions, and of the norms and their cells."""
         n, clips = self._place, self._clips
@@ -140,7 +150,7 @@ class Clipped:
         factors = ", ".join(f"{self._factor(b)} AS f{b}" for b in range(len(clips)))
         cuts = self._cuts(f"norms{n}, {bounds}")
         cut = [f"CAST(trunc({self._d[i]} * f{b}) AS INTEGER) AS x{i}" for i, b in of_sums.items()]
-        sums = [f"CAST(greatest(least(coalesce(sum(x{i}), 0), {MOST}), -{MOST}) AS BIGINT) AS x{i}" for i in of_sums]
+        sums = [f"{_sum(f'x{i}')} AS x{i}" for i in of_sums]
         if not self._group:
             rows = f"SELECT {', '.join(cut)} FROM (SELECT *, {factors} FROM {cuts})"
             return [f"totals{n} AS MATERIALIZED (SELECT {', '.join(['0::BIGINT AS k', *sums])} FROM ({rows}))"]
@@ -183,6 +193,19 @@ class Clipped:
         known = " AND ".join(f"_dp_unit{i} IS NOT NULL" for i in range(len(owners)))
         added = ", ".join(f"sum({name}) AS {name}" for name in self._added.values())
         return f"SELECT {self._owner}, {added} FROM (SELECT * FROM ({found}) WHERE {known}) GROUP BY {self._owner}"
+
+    def cells(self) -> list[tuple[Blocks, str]]:
+        """(what columns are, SELECT of k and these): of each sum that is ``alone`` how many owners are in each cell, and what they add."""
+        found: list[tuple[Blocks, str]] = []
+        for b, clip in enumerate(self._clips):
+            d, n, j = self._d[clip.sums[0] - self._first], self._n[b], self._j[b]
+            tau, steps = f"pow(2.0, {clip.lowest} + {j} / {PER_OCTAVE}.0)", f"{2**BITS * SHRINK!r}::DOUBLE"
+            step = f"CASE WHEN {n} > 0 THEN CAST(trunc({d} * ({steps} / greatest({tau}, {n}))) AS INTEGER) ELSE 0 END"
+            columns = f"{j}::BIGINT AS k, count(*) AS n, {_sum(step)} AS x, {_sum(f'sign({d})')} AS g"
+            name = f"#{clip.sums[0]}"
+            blocks: Blocks = {(name, "owners"): "n", (name,): "x", (name, *SIGNS): "g"}
+            found.append((blocks, f"SELECT {columns} FROM norms{self._place} GROUP BY k"))
+        return found
 
     def blocks(self) -> list[tuple[Blocks, str]]:
         """(what columns are, SELECT of k and these): each sum by group."""
@@ -336,6 +359,11 @@ class Clipped:
         if len(parts) == 1:
             return parts[0]
         return " + ".join(parts) if self._pure else f"sqrt({' + '.join(f'{part} * {part}' for part in parts)})"
+
+
+def _sum(text: str) -> str:
+    """A sum as a BIGINT, which it is clamped to: no number of owners raises an error."""
+    return f"CAST(greatest(least(coalesce(sum({text}), 0), {MOST}), -{MOST}) AS BIGINT)"
 
 
 def _once(texts: Mapping[int, str], name: str) -> tuple[dict[int, str], list[str]]:

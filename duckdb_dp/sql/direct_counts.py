@@ -40,17 +40,20 @@ def run(
     readings = list(_readings(session, request, unit_key, () if found is None else found.names))
     asked = f"{signed(request)}, {literal(name)}::VARCHAR, {fresh_key}, list(block), list(cells)"
     call = f"_dp_run({asked})" if found is None else f"_dp_run_filled({asked}, (SELECT found FROM found))"
-    blocks, owners = [], []
-    for reading in readings:
-        if isinstance(reading, Clipped):
-            ctes += reading.norms()
-            owners += [_block(columns, text) for columns, text in reading.owners()]
+    blocks, owners = list[str](), list[str]()
+    clipped = [reading for reading in readings if isinstance(reading, Clipped)]
+    alone = all(one.alone for one in clipped)
+    for one in clipped:
+        ctes += one.norms()
+        read = [_block(columns, text) for columns, text in (one.cells() if alone else one.owners())]
+        blocks, owners = (blocks + read, owners) if alone else (blocks, owners + read)
     if owners:
         ctes += choosing(call, owners)
         blocks.append(f"SELECT {literal(canonical(list(CHOICES)))} AS block, cells FROM choices")
     for reading in readings:
-        ctes += reading.ctes()
-        blocks += [_block(columns, text) for columns, text in reading.blocks()]
+        if not (alone and isinstance(reading, Clipped)):
+            ctes += reading.ctes()
+            blocks += [_block(columns, text) for columns, text in reading.blocks()]
     if request.questions:
         beside, planned = request.beside, direct_plan(request).planned
         assert planned is not None

@@ -171,6 +171,45 @@ def _scores_move_by_one(clip: Clip, before: np.ndarray, after: np.ndarray, most:
         assert np.abs(scores[0] - scores[1]).max() <= most
 
 
+ALONE = [
+    "SELECT count(*) AS n, sum(w) AS s, sum(d) AS d FROM t",
+    "SELECT sum(y) AS y, sum(x * n) FILTER (WHERE s LIKE 'a%') AS f FROM t WHERE n > 0",
+]
+
+
+@pytest.mark.parametrize("pure", [False, True])
+@pytest.mark.parametrize("select", ALONE)
+def test_sums_of_one_group_are_cut_after_one_reading(tmp_path: Path, select: str, pure: bool) -> None:
+    """At each candidate they are the sum of what each owner adds, cut to it, and one owner changes them by its steps at most."""
+    rng, attained = random.Random(select), 0.0
+    with table(tmp_path, pure) as con:
+        everybody = rows(rng, 60)
+        fill(con, everybody)
+        plan, owners, before, given = read(con, select, pure)
+        assert before.by_cells
+        assert not given
+        names = sorted({row[0] for row in everybody if row[0] is not None})
+        apart = []
+        for one in names:
+            fill(con, [row for row in everybody if row[0] == one])
+            apart.append(read(con, select, pure)[2])
+        for one in ["a", "c", None]:
+            fill(con, [row for row in everybody if row[0] != one])
+            _, fewer, after, _ = read(con, select, pure)
+            for clip in plan.clips:
+                _scores_move_by_one(clip, owners[clip.name], fewer[clip.name], 0 if one is None else 1 + 1e-6)
+                name = sum_name(clip.sums[0])
+                for choice in range(clip.size):
+                    whole = int(before.cut(name, choice)[0])
+                    changed = abs(whole - int(after.cut(name, choice)[0]))
+                    assert changed <= (0 if one is None else 2**BITS)
+                    attained = max(attained, changed / 2**BITS)
+                    parts = [int(each.cut(name, choice)[0]) for each in apart]
+                    assert abs(whole - sum(parts)) <= len(parts)
+                    assert max(map(abs, parts)) <= 2**BITS
+    assert attained > 1 - 1e-6
+
+
 def test_contributions_below_the_bound_are_added_as_they_are(tmp_path: Path) -> None:
     """Sums of decimals, whole numbers and doubles are those of SQL where no norm is beyond the bound."""
     with table(tmp_path, False) as con:
@@ -241,7 +280,7 @@ def test_sums_of_a_ratio_have_one_weight_of_each_owner(tmp_path: Path) -> None:
             ("SELECT avg(x) AS a, avg(w) AS b, stddev(w) AS c FROM t", 2),
             ("SELECT g, avg(x) AS a, 8 * sum(w) / sum(x) AS b FROM t GROUP BY g", 1),
             ("SELECT count(*) AS n, sum(w) AS s, avg(w) AS a, sum(x) / count(*) AS b FROM t WHERE w > 0", 3),
-            ("SELECT count(*) AS n, sum(w) AS s FROM t", 2),
+            ("SELECT g, count(*) AS n, sum(w) AS s FROM t GROUP BY g", 2),
         ]:
             plan, _, sums, given = read(con, select, pick=lambda place, clip: _suits(clip, 6 + 5 * place))
             rows_seen: dict[frozenset[str], list[list[float]]] = {}

@@ -226,13 +226,13 @@ class Asked:
         from duckdb_dp.sql.owned.kept import Kept
 
         kept: Kept = self._session.kept(Kept)
-        taken, reads = dict(self._taken), (self._read, self._read_all)
-        asked = kept.top(self._family, self._place, select, self._taken, *reads, **self._how, by_keys=by_keys)
+        taken, read, all_ = dict(self._taken), self._read, self._read_all
+        asked = kept.top(self._family, self._place, select, self._taken, read, all_, **self._how, by_keys=by_keys)
         while clash := [name for name, a in asked.declared.items() if self.declared.get(name, a) != a]:
             # Other values than those that the same name has in another SELECT: they take another name.
             taken |= {name.lower(): _OTHER for name in clash}
             self._taken = dict(taken)
-            asked = kept.top(self._family, self._place, select, self._taken, *reads, **self._how, by_keys=by_keys)
+            asked = kept.top(self._family, self._place, select, self._taken, read, all_, **self._how, by_keys=by_keys)
         late = asked.source.lookup
         for sql in (asked.source.sql, *(() if late is None else (late.rows, late.owners))):
             gate.check(sql, self._family, self._session)

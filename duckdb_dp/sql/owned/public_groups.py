@@ -268,7 +268,9 @@ def _is_null(compiler: Compiler, joined: Joined, column: exp.Expr) -> bool:
     """Whether a column is NULL in all rows, so that NULL is its only group; where no outer join may leave it out, if there are any."""
     if form() < 8 or compiler.as_written or not _is_exact(compiler.totals.type(column)):
         return False
-    item = compiler.item(key_alias(column))
+    item, field = compiler.item(key_alias(column)), compiler.field(column)
+    if not item.join and field is not None and not field.nullable:
+        return False
     part = Joined(items=[replace(item, join="", on=[])]) if item.join else _part(compiler, joined, column)
     select = compiler.select(part).select(exp.alias_(column.copy(), "v"), copy=False)
     counts = exp.select("count(v) = 0" if item.join else "count(*) > 0 AND count(v) = 0")
