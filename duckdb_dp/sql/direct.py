@@ -24,7 +24,7 @@ from duckdb_dp.sql.clamped_sums import (
     told_apart,
 )
 from duckdb_dp.sql.exact_types import by_norm, counted
-from duckdb_dp.sql.group_labels import Keys, grouped
+from duckdb_dp.sql.group_labels import Keys, check_texts, grouped, is_text
 from duckdb_dp.sql.grouping_sets import both, grouping_sets, of_found
 from duckdb_dp.sql.never_null import no_columns, told
 from duckdb_dp.sql.noisy_expressions import POSITIVE, ROOT, check_aliases, in_domain, product, spelled_out, unwrap
@@ -290,6 +290,7 @@ class _Compiler:
 
     def _pieces(self, node: exp.Expr, *, raw: bool = False) -> tuple[Piece, ...]:
         """An expression over aggregates and group keys."""
+        check_texts(node, self._is_text, is_aggregate)
         marked = self._aggregates.expression(node, raw=True) if raw else self._marked(node)
         names = [column.name for column in marked.find_all(exp.Column)]
         try:
@@ -310,6 +311,11 @@ class _Compiler:
         if last < len(text):
             found.append(text[last:])
         return tuple(found)
+
+    def _is_text(self, column: exp.Expr) -> bool:
+        key = self._key_of(column)
+        name = "" if key is None or not self._keys.plain[key] else self._keys.cliques[key][0]
+        return bool(name) and name not in self._found and is_text(self._groups[name])
 
     def _marked(self, node: exp.Expr) -> exp.Expr:
         """The expression with marks in place of aggregates and group keys."""

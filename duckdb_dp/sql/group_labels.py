@@ -1,7 +1,7 @@
 """The groups of a SELECT: the keys of its GROUP BY, worked out on the cells of declared attributes, which are public."""
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, final
@@ -58,6 +58,41 @@ class Keys:
             return self.texts.index(text)
         bare = node.unnest().sql("duckdb")  # which requests of earlier versions show as an expression of the group
         return self._bare.index(bare) if form() >= 6 and bare in self._bare else None
+
+
+_OF_TEXTS = (exp.Paren, exp.Coalesce, exp.Case, exp.If, exp.And, exp.Or, exp.Not, exp.DPipe, exp.Concat, exp.Is)
+"""What may be asked of the texts that bins are shown as."""
+
+
+def is_text(attribute: Attribute) -> bool:
+    """Whether groups of a column are shown as texts, whatever its type: bins, and values beside 'other'."""
+    return attribute.kind == "bins" or (attribute.other and attribute.type != "VARCHAR")
+
+
+def check_texts(node: exp.Expr, texts: Callable[[exp.Expr], bool], is_aggregate: Callable[[exp.Expr], bool]) -> None:
+    """Refuse work on a column whose groups are texts, such as bins, of which no value is known: month(day) of months is no month.
+
+    Args:
+        node: what is shown, compared or sorted by.
+        texts: whether a column is grouped by as it is, and its groups are texts.
+        is_aggregate: whether what is inside belongs to an aggregate.
+
+    Raises:
+        DPError: it needs a value.
+    """
+    for column in node.walk(prune=is_aggregate):
+        if column is node or not isinstance(column, exp.Column) or not texts(column):
+            continue
+        around = column.parent
+        while isinstance(around, _OF_TEXTS) and around is not node:
+            around = around.parent
+        text = isinstance(around, exp.Cast) and around.to.is_type("VARCHAR", "TEXT")
+        if not (text or isinstance(around, _OF_TEXTS)):
+            name, asked = identifier(column.name), brief(node.sql("duckdb"))
+            raise DPError(
+                f"{asked}: {name} is grouped by as it is declared, in bins or with 'other', and these are shown as texts, not values; "
+                f"select {name} alone, or GROUP BY {asked}, whose groups are worked out for each row."
+            )
 
 
 @final

@@ -214,9 +214,9 @@ def _key(query: exp.Select, node: exp.Expr) -> exp.Expr:
         place = int(node.this)
         return items[place - 1].unalias() if 1 <= place <= len(items) else node
     if isinstance(node, exp.Column) and not node.table:
-        # A column of the table comes before an alias, but what is aliased by its own name is the same.
+        # A column of the table comes before an alias, but what is aliased by its own name is the same; and nothing groups by an aggregate.
         named = [item.unalias() for item in items if item.alias.lower() == node.name.lower()]
-        return named[0] if len(named) == 1 else node
+        return named[0] if len(named) == 1 and not any(map(aggregated, outer(named[0]))) else node
     return node
 
 

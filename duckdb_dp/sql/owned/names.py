@@ -125,9 +125,10 @@ def renamed(columns: list[tuple[str, exp.Expr]], names: list[str], what: str) ->
 
 
 def of_aggregate(node: exp.Expr, scope: Scope) -> bool:
-    """Whether an expression has the alias of an aggregate in it, as HAVING n > 10 has."""
-    names = (column.name.lower() for column in node.find_all(exp.Column) if not column.table)
-    return any(has_aggregate(scope.aliases[name]) for name in names if name in scope.aliases)
+    """Whether an expression has the alias of an aggregate in it, as HAVING n > 10 has; a column of that name comes before it."""
+    names = {column.name.lower() for column in node.find_all(exp.Column) if not column.table}
+    columns = {name.lower() for source in scope.sources for name, _ in source.columns}
+    return any(has_aggregate(scope.aliases[name]) for name in names - columns if name in scope.aliases)
 
 
 def keys_of(select: exp.Select) -> list[tuple[str, exp.Expr]]:
