@@ -5,8 +5,29 @@ from collections.abc import Collection, Sequence
 from sqlglot import exp
 
 from duckdb_dp.counting.encode import quote
-from duckdb_dp.errors import DPError
+from duckdb_dp.errors import DPError, identifier
 from duckdb_dp.sql.above.error_columns import Errors
+from duckdb_dp.sql.above.kinds import group_keys
+
+
+def check_grouped(body: exp.Query, noisy: Collection[str]) -> None:
+    """Refuse GROUP BY of noisy answers alone, as in a histogram of counts: no two of them are alike.
+
+    Args:
+        body: a statement that works on answers.
+        noisy: names of columns that hold nothing but answers.
+
+    Raises:
+        DPError: there is one.
+    """
+    for select in body.find_all(exp.Select):
+        keys = group_keys(select)
+        if keys and all(isinstance(key, exp.Column) and key.name.lower() in noisy for key in keys):
+            name = identifier(keys[0].name)
+            raise DPError(
+                f"GROUP BY {name}: {name} is a noisy answer with digits of its own, so each would be a group by itself; GROUP BY "
+                f"round({name}), or CASE WHEN {name} >= 10 THEN 'many' ELSE 'few' END."
+            )
 
 
 def shown_alone(body: exp.Query, errors: Errors, public: Collection[str]) -> str:

@@ -19,7 +19,7 @@ from duckdb_dp.request import Request
 from duckdb_dp.sql import answer_size, catalog, direct_rows, layout, provenance, short
 from duckdb_dp.sql.above import gate, size
 from duckdb_dp.sql.above.answers import Column, columns, selects_of, sorted_as_bins
-from duckdb_dp.sql.above.bodies import shown_alone, together
+from duckdb_dp.sql.above.bodies import check_grouped, shown_alone, together
 from duckdb_dp.sql.above.compared_labels import by_place
 from duckdb_dp.sql.above.error_columns import Errors, Passed
 from duckdb_dp.sql.above.kinds import Kind, Relation, aggregated
@@ -251,14 +251,15 @@ class Above:
         for select in (select for body in self.split.bodies for select in body.find_all(exp.Select)):
             check_aliases({item.alias.lower(): item.unalias() for item in select.expressions if item.alias})
         noisy = {column.name.lower() for found in answers for column in found if column.errors}
+        labels = {column.name.lower() for found in answers for column in found if not column.errors}
         for each in self.split.bodies:
+            check_grouped(each, noisy - labels)
             check_whole(each, lambda one: any(column.name.lower() in noisy for column in one.find_all(exp.Column)))
         bodies = [(by_place(all_in_domain(body), answers), body) for body in self.split.bodies]
         errors = [passed.add(shown) for shown, _ in bodies]
         for shown, asked in bodies:
             named = {cte.alias.lower() for cte in asked.find_all(exp.CTE) if cte.alias.startswith(CTE)}
             gate.check(shown.sql("duckdb"), {*known, *named})
-        labels = {column.name.lower() for found in answers for column in found if not column.errors}
         shown_ones = [body for body, _ in bodies]
         public = labels | {column.lower() for one in self.publics for column in one.table.columns} - noisy
         if len(bodies) == 1:

@@ -131,6 +131,24 @@ def of_aggregate(node: exp.Expr, scope: Scope) -> bool:
     return any(has_aggregate(scope.aliases[name]) for name in names - columns if name in scope.aliases)
 
 
+def by_place(select: exp.Select, scope: Scope) -> exp.Select:
+    """The SELECT, which groups by the place of an item with a subquery, where it names the item's alias; it is not changed."""
+    group = select.args.get("group")
+    columns = {name.lower() for source in scope.sources for name, _ in source.columns}
+    places = {
+        item.alias.lower(): place
+        for place, item in enumerate(select.expressions, 1)
+        if item.alias and item.unalias().find(exp.Query) and item.alias.lower() not in columns
+    }
+    if group is None or not places:
+        return select
+    found = select.copy()
+    for one in list(found.args["group"].find_all(exp.Column)):
+        if not one.table and one.name.lower() in places:
+            one.replace(exp.Literal.number(places[one.name.lower()]))
+    return found
+
+
 def keys_of(select: exp.Select) -> list[tuple[str, exp.Expr]]:
     """(name, expression) of what a SELECT groups by, as it is written."""
     group = select.args.get("group")

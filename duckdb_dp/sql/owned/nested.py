@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from duckdb_dp.domain.domain import Attribute
+from duckdb_dp.sql import computed_groups
 from duckdb_dp.sql.any_row import counted_instead
 from duckdb_dp.sql.owned.first_rows import of_each
 from duckdb_dp.sql.owned.joins import Settling
@@ -36,6 +38,23 @@ def value(compiler: "Compiler", node: exp.Expr, scope: Scope, *, condition: bool
     if isinstance(node, exp.Subquery | exp.Query):
         return _single(compiler, node, scope)
     return None
+
+
+def without_null(compiler: "Compiler", value: exp.Expr, values: Attribute) -> Attribute:
+    """The values of an expression with subqueries, without NULL where none of them is ever NULL: EXISTS, and counts."""
+
+    def never(column: exp.Column) -> bool:
+        if column.table:
+            return not _nullable(compiler, column)
+        found = compiler.values[column.name][0]
+        select = found.unnest()
+        counted = isinstance(select, exp.Select) and isinstance(
+            select.expressions[0].unalias(), exp.Count | exp.CountIf
+        )
+        return isinstance(found, exp.Exists) or counted
+
+    known = all(map(never, value.find_all(exp.Column)))
+    return (computed_groups.without_null(value, values, []) if known else None) or values
 
 
 def _exists(compiler: "Compiler", query: exp.Expr, scope: Scope) -> exp.Expr:

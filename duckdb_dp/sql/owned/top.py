@@ -83,6 +83,7 @@ class _Top:
         self._outputs: dict[str, tuple[str, exp.Expr]] = {}
         self._words: dict[str, str] = {}
         self._listed: dict[str, Attribute] = {}
+        self._queries: dict[str, exp.Expr] = {}
         self._together: list[public_groups.Together] = []
         self._owner: tuple[exp.Expr, ...] = ()
         self._conditions: list[exp.Expr] = []
@@ -99,7 +100,7 @@ class _Top:
         for word in ("group", "having", "order", "limit"):
             inner.set(word, None)
         scope = compiler.scope(inner, None, {}, self._join)
-        joined = scope.joined
+        joined, select = scope.joined, self._select
         if joined.owner is None:
             refuse(select, "reads public tables alone: run it as it is, at no cost")
         self._owner = joined.owner
@@ -140,6 +141,8 @@ class _Top:
 
     def _join(self, scope: Scope) -> list[Condition]:
         """Read the joins of FROM as they matter here, and join public tables for their keys."""
+        self._select = names.by_place(self._select, scope)
+        self._keys = names.keys_of(self._select)
         public_rows.join(scope, self._select, [key for _, key in self._keys])
         return self._parents.join(scope, self._keys)
 
@@ -242,8 +245,8 @@ class _Top:
                 self._words.setdefault(read.sql("duckdb"), inner.sql("duckdb"))
                 return read
             if isinstance(inner, GROUPED) and (self._listed or self._sought):
-                apart = has_aggregate(inner) or inner.find(exp.Query) or names.of_aggregate(inner, scope)
-                made = None if apart else self._key(self._parents.of(compiler.resolve(inner, scope)))
+                apart = has_aggregate(inner) or names.of_aggregate(inner, scope)
+                made = None if apart else self._made(inner, scope)
                 if made is not None:
                     self._words.setdefault(made.sql("duckdb"), inner.sql("duckdb"))
                     return made
@@ -251,6 +254,13 @@ class _Top:
             return inner if value is None else self._columns(value)
 
         return node.transform(one)
+
+    def _made(self, node: exp.Expr, scope: Scope) -> exp.Expr | None:
+        """The column of what is grouped by; a subquery, which is resolved to another one each time, is known by what it says."""
+        if node.find(exp.Query):
+            value = self._queries.get(node.unnest().sql("duckdb"))
+            return None if value is None else self._key(value)
+        return self._key(self._parents.of(self._compiler.resolve(node, scope)))
 
     def _alias(self, name: str, scope: Scope) -> exp.Expr | None:
         """What an alias of the SELECT stands for: a mark where it is an aggregate's, which is not of a row."""
@@ -277,9 +287,9 @@ class _Top:
         """Note what is grouped by whose values the conditions list, and columns of public tables that are grouped by together."""
         public: dict[str, exp.Expr] = {}
         for shown, node in self._keys:
-            if node.find(exp.Query):
-                continue
             value = self._resolved_key(scope, shown, node)
+            if node.find(exp.Query):
+                self._queries[node.unnest().sql("duckdb")] = value
             own = self._compiler.field(value)
             if own is not None and own.attribute is None and determines([own]):
                 refuse(
@@ -308,7 +318,8 @@ class _Top:
             found = condition_values.known(value, self._compiler.totals.type, self._attribute, shown, self._conditions)
             found = found or public_groups.told(self._compiler, value, shown, self._attribute, self._conditions)
             if found is not None:
-                self._listed[value.sql("duckdb")] = found
+                asks = found.nulls and node.find(exp.Query) is not None
+                self._listed[value.sql("duckdb")] = nested.without_null(self._compiler, value, found) if asks else found
             elif self._finds:
                 self._sought[value.sql("duckdb")] = shown
         self._together = public_groups.together(self._compiler, scope.joined, list(public.values()), self._read)

@@ -222,6 +222,8 @@ class Totals:
             if all(comparable(parts_[0][1], each) for _, each in parts_) or self._fit(node, given):
                 (first, _), *others = parts_
                 return _with(node, {"this": first, "expressions": [part for part, _ in others]}), kind(self.type(node))
+        elif isinstance(node, exp.Case) and _reads_query(node) and node.this is None:
+            return self._case(node)
         elif isinstance(node, exp.Like | exp.ILike) and node.expression.find(exp.Column) is None:
             inner, found = self._total(node.this)
             if found == "VARCHAR":
@@ -236,6 +238,18 @@ class Totals:
             if "double" in (one, two) and ({one, two} <= _NUMBERS or self._fit(node, [node.this, node.expression])):
                 return _with(node, {"this": left, "expression": right}), "double"
         return None
+
+    def _case(self, node: exp.Case) -> tuple[exp.Expr, str] | None:
+        """CASE of conditions that never fail, with values of one kind."""
+        whens = [(self._total(one.this), self._total(one.args["true"])) for one in node.args["ifs"]]
+        default = None if node.args.get("default") is None else self._total(node.args["default"])
+        kinds = [found for _, (_, found) in whens] + ([] if default is None else [default[1]])
+        if any(found not in ("BOOLEAN", '"NULL"') for (_, found), _ in whens) or not all(
+            comparable(kinds[0], each) for each in kinds
+        ):
+            return None
+        ifs = [exp.If(this=condition, true=value) for (condition, _), (value, _) in whens]
+        return exp.Case(ifs=ifs, default=None if default is None else default[0]), kind(self.type(node))
 
 
 _DOUBLE = exp.cast(exp.Literal.number(0), "DOUBLE")
