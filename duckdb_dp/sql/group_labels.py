@@ -69,6 +69,14 @@ def is_text(attribute: Attribute) -> bool:
     return attribute.kind == "bins" or (attribute.other and attribute.type != "VARCHAR")
 
 
+def _takes_text(node: exp.Expr | None) -> bool:
+    """Whether it makes a text of a column, or compares it with texts."""
+    if isinstance(node, exp.Cast):
+        return node.to.is_type("VARCHAR", "TEXT")
+    literals = [] if node is None else [*node.find_all(exp.Literal)]
+    return isinstance(node, exp.Predicate) and bool(literals) and all(one.is_string for one in literals)
+
+
 def check_texts(node: exp.Expr, texts: Callable[[exp.Expr], bool], is_aggregate: Callable[[exp.Expr], bool]) -> None:
     """Refuse work on a column whose groups are texts, such as bins, of which no value is known: month(day) of months is no month.
 
@@ -86,8 +94,7 @@ def check_texts(node: exp.Expr, texts: Callable[[exp.Expr], bool], is_aggregate:
         around = column.parent
         while isinstance(around, _OF_TEXTS) and around is not node:
             around = around.parent
-        text = isinstance(around, exp.Cast) and around.to.is_type("VARCHAR", "TEXT")
-        if not (text or isinstance(around, _OF_TEXTS)):
+        if not (isinstance(around, _OF_TEXTS) or _takes_text(around)):
             name, asked = identifier(column.name), brief(node.sql("duckdb"))
             raise DPError(
                 f"{asked}: {name} is grouped by as it is declared, in bins or with 'other', and these are shown as texts, not values; "
