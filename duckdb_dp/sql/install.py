@@ -67,8 +67,8 @@ def load(
         _drop_macros(con)
     _evaluate_in_place(con)
     install_macros(con, role, loaded.keys[role])
-    if _database_path(con) is None and not loaded.restricted:
-        # An in-memory database forgets them anyway, and cursors made before see them.
+    if _in_memory(con) and not loaded.restricted:
+        # An in-memory database forgets them anyway, and cursors made before see them; an attached one would keep them.
         install_macros(con, role, loaded.keys[role], kind="MACRO")
     _self_test(con)
 
@@ -267,6 +267,12 @@ def _database_path(con: duckdb.DuckDBPyConnection) -> Path | None:
     return Path(found[0]) if found and found[0] else None
 
 
+def _in_memory(con: duckdb.DuckDBPyConnection) -> bool:
+    """Whether the connection was opened on a database in memory, and that is where names are looked for."""
+    query = "SELECT database_name = current_database() FROM duckdb_databases() WHERE NOT internal ORDER BY database_oid LIMIT 1"
+    return _database_path(con) is None and con.execute(query).fetchall() == [(True,)]
+
+
 def _ledger_path(con: duckdb.DuckDBPyConnection, ledger: str | Path | None) -> Path:
     if ledger is not None:
         return Path(ledger)
@@ -274,7 +280,7 @@ def _ledger_path(con: duckdb.DuckDBPyConnection, ledger: str | Path | None) -> P
         return database.with_name(database.name + ".dp")
     warnings.warn(
         "duckdb_dp: this in-memory database has no file to keep a ledger beside, so what is spent will be forgotten "
-        "with this process. To keep it: duckdb_dp.load(con, ledger='my_ledger.dp')",
+        "with this process, also of tables in a file that is attached. To keep it: duckdb_dp.load(con, ledger='my_ledger.dp')",
         stacklevel=4,
     )
     from tempfile import TemporaryDirectory  # for import time

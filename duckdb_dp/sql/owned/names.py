@@ -91,26 +91,55 @@ def starred(items: Iterable[exp.Expr], scope: Scope) -> list[tuple[str, exp.Expr
     for item in items:
         inner = item.unalias()
         if isinstance(inner, exp.Star):
-            check(inner)
+            every = list[tuple[str, exp.Expr, bool]]()
             used = set[str]()
             for source in scope.sources:
                 for name, value in source.columns:
                     merged = scope.merged.get(name.lower())
                     if merged is None:
-                        found.append((name, value.copy(), True))
+                        every.append((name, value.copy(), True))
                     elif name.lower() not in used:
                         used.add(name.lower())
-                        found.append((name, merged.copy(), True))
+                        every.append((name, merged.copy(), True))
+            found += _changed(inner, every)
         elif isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star):
-            check(inner.this)
             sources = [source for source in scope.sources if _meant(inner, source)]
             if len(sources) != 1:
                 raise DPError(f"{brief(item.sql('duckdb'))} names no table of FROM.")
-            found += [(name, value.copy(), True) for name, value in sources[0].columns]
+            found += _changed(inner.this, [(name, value.copy(), True) for name, value in sources[0].columns])
         else:
             name = item.alias if item.alias or not isinstance(inner, exp.Column) else inner.name
             found.append((name or column_name(inner), inner, False))
     return found
+
+
+def _changed(star: exp.Star, columns: list[tuple[str, exp.Expr, bool]]) -> list[tuple[str, exp.Expr, bool]]:
+    """The columns of a star as its EXCLUDE, REPLACE and RENAME leave them.
+
+    Raises:
+        DPError: one of these names no column of it, or another table's.
+    """
+    plain = star.copy()
+    parts = {word: plain.args.pop(word, None) or [] for word in ("except_", "replace", "rename")}
+    check(plain)
+    known = {name.lower() for name, *_ in columns}
+    named = [*parts["except_"], *(one.this for one in parts["rename"])]
+    for one in named:
+        if not isinstance(one, exp.Column | exp.Identifier) or getattr(one, "table", ""):
+            raise DPError(
+                f"{brief(star.sql('duckdb'))}: {one.sql('duckdb')} is not read here; write the column's name alone."
+            )
+    asked = [*(one.name for one in named), *(one.alias for one in parts["replace"])]
+    for name in (name for name in asked if name.lower() not in known):
+        raise DPError(f"{brief(star.sql('duckdb'))}: there is no column {as_sql(name)} in it.")
+    left_out = {one.name.lower() for one in parts["except_"]}
+    replaced = {one.alias.lower(): one.this for one in parts["replace"]}
+    names = {one.this.name.lower(): str(one.alias) for one in parts["rename"]}
+    return [
+        (names.get(low, name), replaced[low].copy() if low in replaced else value, is_known and low not in replaced)
+        for name, value, is_known in columns
+        if (low := name.lower()) not in left_out
+    ]
 
 
 def renamed(columns: list[tuple[str, exp.Expr]], names: list[str], what: str) -> list[tuple[str, exp.Expr]]:
