@@ -15,7 +15,7 @@ from duckdb_dp.domain.row_expressions import NAMED, checked
 from duckdb_dp.errors import DPError, as_written, brief, identifier, meant
 from duckdb_dp.grouped_sums import GroupedSums, Sum
 from duckdb_dp.outputs import Output, Piece, within
-from duckdb_dp.sql import direct_select, epochs, overflows, qualifiers, ratios, zones
+from duckdb_dp.sql import direct_select, epochs, noisy_expressions, overflows, qualifiers, ratios, zones
 from duckdb_dp.sql.clamped_sums import (
     ClampedSums,
     column_name,
@@ -329,7 +329,9 @@ class _Compiler:
             self._refuse(f"asks {brief(node.sql('duckdb'))}, which cannot be selected: {unknown_aggregate(node.name)}")
         if isinstance(node, exp.Column):
             alias = self._aliases.get(node.name.lower())
-            if alias is not None and (has_aggregates(alias) or self._key_of(alias) is not None):
+            if alias is not None and (
+                noisy_expressions.of_aggregates(alias, self._aliases) or self._key_of(alias) is not None
+            ):
                 return exp.paren(self._marked(alias))
             if node.name.lower() not in self._names:
                 self._refuse(

@@ -230,6 +230,16 @@ def check_aliases(aliases: Mapping[str, exp.Expr]) -> None:
             )
 
 
+def of_aggregates(node: exp.Expr, aliases: Mapping[str, exp.Expr]) -> bool:
+    """Whether an expression has an aggregate in it, or the name of another output that has."""
+    named = (column.name.lower() for column in node.find_all(exp.Column) if not column.table)
+    return has_aggregates(node) or any(
+        of_aggregates(aliases[name], {other: one for other, one in aliases.items() if other != name})
+        for name in named
+        if name in aliases
+    )
+
+
 def spelled_out(node: exp.Expr, aliases: Mapping[str, exp.Expr], is_key: Callable[[exp.Expr], bool]) -> exp.Expr:
     """An expression with what the names of other outputs stand for."""
     if is_aggregate(node) or is_key(node):
@@ -237,7 +247,7 @@ def spelled_out(node: exp.Expr, aliases: Mapping[str, exp.Expr], is_key: Callabl
     if isinstance(node, exp.Column):
         alias = aliases.get(node.name.lower())
         others = {name: one for name, one in aliases.items() if one is not alias}
-        known = alias is not None and has_aggregates(alias)
+        known = alias is not None and of_aggregates(alias, others)
         return exp.paren(spelled_out(alias, others, is_key)) if alias is not None and known else node
     found = node.copy()
     for name, value in list(found.args.items()):

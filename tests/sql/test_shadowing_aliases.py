@@ -66,3 +66,28 @@ def test_a_grouped_column_of_texts_is_worked_on_as_text_alone(exact: Loaded) -> 
         rows = exact(call, [f"SELECT {item} AS x, count(*) AS n FROM people GROUP BY age"])
         assert sum(row[1] for row in rows) == 420
         assert all(row[0] is not None for row in rows)
+
+
+CHAINED = [
+    "count(*) AS n, n * 2 AS d, d + 1 AS e",
+    "count(*) AS n, sum(race) AS s, s / n AS share, 100 * share AS pct",
+    "sum(race) AS s, count(*) AS n, s / n AS share, 100 * share AS pct, round(pct, 2) AS shown",
+]
+
+
+@pytest.mark.parametrize("group", ["", " GROUP BY sex", " GROUP BY sex HAVING n > 1 ORDER BY n DESC"])
+@pytest.mark.parametrize("items", CHAINED)
+def test_aliases_of_aliases_of_aggregates(exact: Loaded, items: str, group: str) -> None:
+    sql = f"SELECT {'sex, ' if group else ''}{items} FROM people{group}"
+    found = exact.connection.execute("FROM dp_sql(?, epsilon := 1)", [sql])
+    names, rows = [column[0] for column in found.description or []], found.fetchall()
+    wanted = exact.connection.execute(sql)
+    for row, expected in zip(
+        rows,
+        [dict(zip([c[0] for c in wanted.description or []], r, strict=True)) for r in wanted.fetchall()],
+        strict=True,
+    ):
+        got = dict(zip(names, row, strict=True))
+        assert {name: got[name] for name in expected} == {
+            name: value if isinstance(value, str) else pytest.approx(value) for name, value in expected.items()
+        }

@@ -6,6 +6,7 @@ f(c), whatever the correlations of the c_j. Intervals of products are those of `
 is in no interval, so an interval over several answers says the bounds of them all.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import final
@@ -43,14 +44,24 @@ class Passed:
     def add(self, query: exp.Query) -> Errors:
         """The errors of the columns of a statement's result, which are added at the end of its columns.
 
-        A statement in which a star stands for columns that are not known here is left as it is, without errors.
+        A statement in which a star stands for columns that are not known here reads the answers without their errors, which nothing is
+        to be worked out of.
         """
         for cte in query.find_all(exp.CTE):
             self._ctes[cte.alias.lower()] = cte.this
         for select in list(query.find_all(exp.Select)):
             if not self._spell_out(select):
+                self._hide(query)
                 return {}
         return self._of(query)
+
+    def _hide(self, query: exp.Query) -> None:
+        """Read the answers without their errors."""
+        for table in list(query.find_all(exp.Table)):
+            names, errors = self.known.get(table.name.lower(), ((), {}))
+            if errors:
+                plain = exp.select(*(exp.column(name, quoted=True) for name in names)).from_(exp.to_table(table.name))
+                table.replace(plain.subquery(table.alias_or_name))
 
     def _spell_out(self, select: exp.Select) -> bool:
         """Write the columns of SELECT * by their names; whether that was possible."""
@@ -61,21 +72,43 @@ class Passed:
                 if found is None:
                     return False
                 items += found
-            elif item.is_star or isinstance(item, exp.Columns):
+            elif item.find(exp.Columns):
+                found = self._columns(select, item)
+                if found is None:
+                    return False
+                items += found
+            elif item.is_star:
                 return False
             else:
                 items.append(item)
-        if any(item.find(exp.Columns) for item in items):
-            return False
         select.set("expressions", items)
         return True
+
+    def _columns(self, select: exp.Select, item: exp.Expr) -> list[exp.Expr] | None:
+        """What an expression of COLUMNS(*), or of COLUMNS('a pattern'), stands for; None where its columns are not known here."""
+        asked = list(item.find_all(exp.Columns))
+        of, plain = asked[0].this, not item.alias and not any(map(aggregated, outer(item)))
+        if any(one.this != of or one.args.get("unpack") for one in asked) or not plain:
+            return None
+        star = of if isinstance(of, exp.Star) or of.is_star else exp.Star()
+        found = self._stars(select, star) if star is of or (isinstance(of, exp.Literal) and of.is_string) else None
+        if found is None or not all(isinstance(one, exp.Column) for one in found):
+            return None
+        shown = found if star is of else [one for one in found if re.search(of.name, one.name)]
+
+        def each(column: exp.Expr) -> exp.Expr:
+            return item.transform(lambda node: column.copy() if isinstance(node, exp.Columns) else node)
+
+        return [exp.alias_(each(column), column.name, quoted=True) for column in shown]
 
     def _stars(self, select: exp.Select, star: exp.Expr) -> list[exp.Expr] | None:
         of = star.table.lower() if isinstance(star, exp.Column) else ""
         inner = star.this if isinstance(star, exp.Column) else star
         words = {name for name, value in inner.args.items() if value}
-        if words - {"except_", "except"}:
+        if words - {"except_", "except", "replace", "rename"}:
             return None
+        replaced = {one.alias.lower(): one for one in inner.args.get("replace") or []}
+        renamed = {one.this.name.lower(): one.alias for one in inner.args.get("rename") or []}
         left_out = {name.name.lower() for name in inner.args.get("except_") or inner.args.get("except") or []}
         using: set[str] = set()
         for join in select.args.get("joins", ()):
@@ -98,7 +131,10 @@ class Passed:
                 table = (
                     None if shared or not source.alias_or_name else exp.to_identifier(source.alias_or_name, quoted=True)
                 )
-                found.append(exp.column(exp.to_identifier(name, quoted=True), table=table))
+                column: exp.Expr = exp.column(exp.to_identifier(name, quoted=True), table=table)
+                if name.lower() in renamed:
+                    column = exp.alias_(column, renamed[name.lower()], quoted=True)
+                found.append(replaced[name.lower()].copy() if name.lower() in replaced else column)
         return found
 
     def _names(self, source: exp.Expr) -> list[str] | None:

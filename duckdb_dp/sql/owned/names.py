@@ -125,7 +125,7 @@ def _changed(star: exp.Star, columns: list[tuple[str, exp.Expr, bool]]) -> list[
     known = {name.lower() for name, *_ in columns}
     named = [*parts["except_"], *(one.this for one in parts["rename"])]
     for one in named:
-        if not isinstance(one, exp.Column | exp.Identifier) or getattr(one, "table", ""):
+        if not isinstance(one, exp.Column | exp.Identifier) or (isinstance(one, exp.Column) and one.table):
             raise DPError(
                 f"{brief(star.sql('duckdb'))}: {one.sql('duckdb')} is not read here; write the column's name alone."
             )
