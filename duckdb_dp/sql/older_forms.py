@@ -30,6 +30,9 @@ NUMBERED = re.compile(r"\bROW_NUMBER\b", re.IGNORECASE)
 _OUTER = re.compile(r"\b(LEFT|RIGHT)\b", re.IGNORECASE)
 """Words of joins that may be inner ones by conditions, and were none."""
 
+_SUBQUERY = re.compile(r"\(\s*(SELECT|FROM|WITH)\b", re.IGNORECASE)
+"""What may have been grouped by, and whose groups were found."""
+
 TOGETHER = "groups"
 """What columns of public tables are called that are grouped by together: of some types they were each by itself."""
 
@@ -95,10 +98,12 @@ def forms(session: Session, request: Request, arguments: Arguments) -> tuple[int
     few = any(one.each for part in request.direct for one in part.sums)  # which had the noise of all rows
     beside = any(name.startswith(TOGETHER) for part in request.direct for name in part.clique)
     summed = any(one.value and one.kind in ("sum", "quantile") for part in request.direct for one in part.sums)
+    once = any(one.distinct for part in request.direct for one in part.sums)
     for number, changed in (
         (6, few or beside or viewed),
-        (7, grouped or outer or summed),
-    ):  # of which public rows say bounds
+        (7, grouped or outer or summed),  # of which public rows say bounds
+        (8, once or _SUBQUERY.search(asked) is not None),
+    ):
         if changed and _seen(session, request.function, session.kept(Looked).joined, lambda one: _CANONICAL in one):
             found = [*dict.fromkeys([number, *found])]
     return tuple(found)

@@ -22,7 +22,7 @@ _MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
 WHOLE = 2**31
 """Whole numbers below are INTEGER, so that a comparison with one of them has one type, whatever the other is."""
 
-NEWEST = 8
+NEWEST = 9
 """The form that requests have now. In form 1 conditions are as they are written, in their order; in form 2 those of one table are,
 decimals and negative numbers keep their BETWEEN, and equalities with several numbers are no IN. In both sums beside averages are of
 values less the middle of their bounds, whatever bounds them. Up to form 3 quantiles of declared columns have cells beyond what
@@ -37,7 +37,8 @@ and columns of numbers with a fraction of public tables are grouped by each by i
 what is declared of a named relation says nothing where that is joined. Up to form 7 LEFT JOINs are such also where conditions leave
 out the rows that have none of their table, and conditions on other columns of a public table, or that public rows there are, exclude
 no groups; what public rows say bounds no column of theirs, and columns that refer to a public table which is joined have all their
-declared values as groups."""
+declared values as groups. Up to form 8 groups of subqueries are found, and rows of which a unit has one in each group are counted
+as any others."""
 
 _DECIMAL = re.compile(r"\d{1,15}\.\d{1,15}")
 

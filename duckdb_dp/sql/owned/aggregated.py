@@ -29,6 +29,7 @@ class Top:
         unlisted: what is to be said of conditions with values that nobody has declared.
         words: SQL of its columns, and of what is worked out of these -> what the statement says there, for errors.
         held: between which ends columns of public tables lie.
+        once: whether a unit has at most one row in each group.
         different: what columns stand in count(DISTINCT x), and whether one alone -> how many different values of x a unit has at most.
     """
 
@@ -44,6 +45,7 @@ class Top:
     words: dict[str, str]
     held: tuple[Held, ...]
     different: dict[tuple[frozenset[str], bool], int]
+    once: bool
 
     def as_asked(self, message: str) -> str:
         """What an error says of this SELECT, in the words of the statement."""

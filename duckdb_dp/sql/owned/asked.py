@@ -257,6 +257,7 @@ class Asked:
             DPError: it mixes rows of several units, or cannot be answered.
         """
         from duckdb_dp.sql import kept_parts  # for import time
+        from duckdb_dp.sql.owned import once_in_groups
 
         asked = self.top(select, by_keys)
         try:
@@ -287,7 +288,8 @@ class Asked:
         except DPError as error:  # in the words of the SELECT, and not of what it was compiled to
             own, compiled = (brief(as_written(one.sql("duckdb"))) for one in (select, asked.select))
             raise DPError(own.join(map(asked.as_asked, str(error).split(compiled)))) from None
-        return [replace(part, source=asked.source, sums=self._of_few_values(part, asked)) for part in found]
+        made = [replace(part, source=asked.source, sums=self._of_few_values(part, asked)) for part in found]
+        return [once_in_groups.counted(part) for part in made] if asked.once else made
 
     def _of_few_values(self, part: GroupedSums, asked: "Top") -> tuple[Sum, ...]:
         """The sums, with how many distinct values of a unit count, where it has fewer of them than rows; rows elsewhere are not cut so."""

@@ -15,6 +15,7 @@ from duckdb_dp.sql.owned import (
     different_values,
     names,
     nested,
+    once_in_groups,
     public_groups,
     public_ranges,
     public_references,
@@ -29,7 +30,7 @@ from duckdb_dp.sql.owned.relations import Condition, Most, Scope, Tag, atom
 from duckdb_dp.sql.owned.syntax import GROUPED, has_aggregate, refuse
 from duckdb_dp.sql.owned.tables import Read, Tables
 from duckdb_dp.sql.owned.ties import determines, same_unit, unit_tags
-from duckdb_dp.sql.same_conditions import conjunction
+from duckdb_dp.sql.same_conditions import conjunction, form
 from duckdb_dp.sql.typed import check_literals, check_texts
 from duckdb_dp.synthesis.database import Name
 
@@ -137,6 +138,7 @@ class _Top:
             words=self._words,
             held=held,
             different=different_values.most(compiler, joined, found, columns),
+            once=once_in_groups.holds(compiler, joined, found, self._outputs, declared, self._same_unit),
         )
 
     def _join(self, scope: Scope) -> list[Condition]:
@@ -289,6 +291,8 @@ class _Top:
         for shown, node in self._keys:
             value = self._resolved_key(scope, shown, node)
             if node.find(exp.Query):
+                if form() < 9:
+                    continue
                 self._queries[node.unnest().sql("duckdb")] = value
             own = self._compiler.field(value)
             if own is not None and own.attribute is None and determines([own]):
