@@ -275,6 +275,7 @@ class Settling:
         if self._joined.outer is not None:
             self._refuse_inexact(item, other)
             tie = ways.between(family, item, other) or f"the unit's key ({unit})"
+            tie += f", with an alias for each of the two, such as FROM {what} AS a" if what == beside else ""
             raise DPError(
                 f"a subquery of {what} has no condition that says that its rows have the owner of the row around it, so it would read "
                 f"those of other units; tie it by {tie}, or {first}"
