@@ -96,7 +96,7 @@ class Clipped:
         self._j: dict[int, str] = {}
 
     @property
-    def alone(self) -> bool:
+    def at_once(self) -> bool:
         """Whether one reading says all, before any bound is chosen."""
         return not self._group and all(
             clip.chosen and len(clip.sums) == 1 and not clip.together for clip in self._clips
@@ -195,7 +195,8 @@ class Clipped:
         return f"SELECT {self._owner}, {added} FROM (SELECT * FROM ({found}) WHERE {known}) GROUP BY {self._owner}"
 
     def cells(self) -> list[tuple[Blocks, str]]:
-        """(what columns are, SELECT of k and these): of each sum that is ``alone`` how many owners are in each cell, and what they add."""
+        """(what columns are, SELECT of k and these): of each sum how many owners are in each cell, and what they add, where all is read
+        ``at_once``."""
         found: list[tuple[Blocks, str]] = []
         for b, clip in enumerate(self._clips):
             d, n, j = self._d[clip.sums[0] - self._first], self._n[b], self._j[b]
@@ -327,7 +328,7 @@ class Clipped:
     def _steps(self, clip: Clip) -> list[int]:
         """In which steps norms are added up, as powers of 2: the first ones that no part of a norm fills.
 
-        One is enough for whole numbers of 32 digits and decimals of ``NARROW``: an owner who fills it has more than any sum of a table.
+        Of narrow types there is one, as hardly an owner fills it; of others as many as reach over all candidates.
         """
         one = self._part.sums[clip.sums[0] - self._first]
         first = clip.lowest + (NONE - FINE) * clip.numbers if clip.chosen else math.frexp(clip.candidates[0])[1] - FINER
@@ -350,7 +351,10 @@ class Clipped:
         """
         most = 2.0 ** (self._digits(clip) * (1 if self._pure else 2))
         root, times = ("", f"k * {len(clip.sums)}") if self._pure else ("sqrt", f"sqrt(k * {len(clip.sums)})")
-        whens = [f"WHEN {s} < {most!r} THEN {root}({s}) * {math.ldexp(1.0, power)!r}" for power, s in bands.items()]
+        whens = [
+            f"WHEN {s} < {most!r} THEN {root}({s}::DOUBLE) * {math.ldexp(1.0, power)!r}::DOUBLE"
+            for power, s in bands.items()
+        ]
         return f"CASE {' '.join(whens)} ELSE {m} * {times} END"
 
     def _alone(self, clip: Clip) -> str:

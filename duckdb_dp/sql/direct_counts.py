@@ -42,16 +42,16 @@ def run(
     call = f"_dp_run({asked})" if found is None else f"_dp_run_filled({asked}, (SELECT found FROM found))"
     blocks, owners = list[str](), list[str]()
     clipped = [reading for reading in readings if isinstance(reading, Clipped)]
-    alone = all(one.alone for one in clipped)
+    at_once = all(one.at_once for one in clipped)
     for one in clipped:
         ctes += one.norms()
-        read = [_block(columns, text) for columns, text in (one.cells() if alone else one.owners())]
-        blocks, owners = (blocks + read, owners) if alone else (blocks, owners + read)
+        read = [_block(columns, text) for columns, text in (one.cells() if at_once else one.owners())]
+        blocks, owners = (blocks + read, owners) if at_once else (blocks, owners + read)
     if owners:
         ctes += choosing(call, owners)
         blocks.append(f"SELECT {literal(canonical(list(CHOICES)))} AS block, cells FROM choices")
     for reading in readings:
-        if not (alone and isinstance(reading, Clipped)):
+        if not (at_once and isinstance(reading, Clipped)):
             ctes += reading.ctes()
             blocks += [_block(columns, text) for columns, text in reading.blocks()]
     if request.questions:
