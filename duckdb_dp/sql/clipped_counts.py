@@ -195,8 +195,7 @@ class Clipped:
         return f"SELECT {self._owner}, {added} FROM (SELECT * FROM ({found}) WHERE {known}) GROUP BY {self._owner}"
 
     def cells(self) -> list[tuple[Blocks, str]]:
-        """(what columns are, SELECT of k and these): of each sum how many owners are in each cell, and what they add, where all is read
-        ``at_once``."""
+        """(what columns are, SELECT of k and these), where all is read at once: how many owners are in each cell, and what they add."""
         found: list[tuple[Blocks, str]] = []
         for b, clip in enumerate(self._clips):
             d, n, j = self._d[clip.sums[0] - self._first], self._n[b], self._j[b]
