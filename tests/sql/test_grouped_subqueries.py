@@ -59,3 +59,27 @@ def test_groups_of_a_subquery_are_those_of_sql(con: duckdb.DuckDBPyConnection, i
 def test_a_count_alone_is_no_public_group(con: duckdb.DuckDBPyConnection) -> None:
     with pytest.raises(duckdb.Error, match="say which ones to count by"):
         con.execute(f"FROM dp_sql('SELECT {VISITS} AS k, count(*) AS n FROM patients p GROUP BY k', epsilon := 1)")
+
+
+DETERMINED = {
+    "SELECT avg(x) AS m FROM (SELECT length(any_value(p.ward)) AS x FROM patients p JOIN visits v USING (patient) GROUP BY p.patient)": 1.0,
+    "SELECT w, count(*) AS n FROM (SELECT any_value(p.ward) AS w FROM patients p LEFT JOIN visits v ON v.patient = p.patient "
+    "GROUP BY p.patient) WHERE w IN ('a', 'b') GROUP BY w": None,
+    "SELECT w, count(*) AS n FROM (SELECT any_value(p.ward) FILTER (WHERE v.cost > 1) AS w FROM patients p JOIN visits v "
+    "ON v.patient = p.patient GROUP BY v.patient) WHERE w IN ('a', 'b') GROUP BY w": None,
+}
+
+
+@pytest.mark.parametrize("sql", DETERMINED)
+def test_any_value_of_what_the_units_key_determines(con: duckdb.DuckDBPyConnection, sql: str) -> None:
+    got = con.execute("FROM dp_sql(?, epsilon := 9, fresh := true)", [sql]).fetchall()
+    if DETERMINED[sql] is not None:
+        assert got[0][0] == pytest.approx(DETERMINED[sql])
+        return
+    assert sorted((row[0], round(row[1])) for row in got) == sorted(con.execute(sql).fetchall())
+
+
+def test_any_value_of_rows_is_refused(con: duckdb.DuckDBPyConnection) -> None:
+    sql = "SELECT avg(x) FROM (SELECT any_value(cost) AS x FROM visits GROUP BY patient)"
+    with pytest.raises(duckdb.Error, match="depends on the order of the rows"):
+        con.execute("FROM dp_sql(?, epsilon := 1)", [sql])

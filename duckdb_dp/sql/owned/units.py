@@ -16,7 +16,7 @@ from duckdb_dp.sql.owned.literals import told
 from duckdb_dp.sql.owned.relations import Fan, Field, Joined, Most, Relation, Scope, atom
 from duckdb_dp.sql.owned.sets import cut
 from duckdb_dp.sql.owned.syntax import check, conjuncts, has_aggregate, refuse
-from duckdb_dp.sql.owned.ties import determines, unit_alone
+from duckdb_dp.sql.owned.ties import Equalities, determines, key, unit_alone
 from duckdb_dp.sql.owned.totals import WIDE, described, kind
 from duckdb_dp.sql.same_conditions import form
 
@@ -96,7 +96,7 @@ class _Groups:
         shown = [self._field(item.alias, name, value, f"c{i}", fields) for i, (name, value) in enumerate(outputs)]
         held = {field.at for field in fields}
         keys = {value.name: f.at for f, (_, value) in zip(shown, outputs, strict=True) if value.name in held}
-        key = (frozenset(keys.values()),) if set(keys) == held else ()
+        whole = (frozenset(keys.values()),) if set(keys) == held else ()
         single = owned and (joined.single or unit_alone(compiler.tables.family, fields))
         most = Most() if single else compiler.most(joined, self._keys)
         relation = Relation(
@@ -105,7 +105,7 @@ class _Groups:
             owned=owned,
             owner=owner,
             single=single,
-            keys=key,
+            keys=whole,
             most=most,
             fan=Fan() if single else joined.fan,
         )
@@ -188,7 +188,7 @@ class _Groups:
         texts = [key.sql("duckdb") for key in self._keys]
 
         def pick(inner: exp.Expr) -> exp.Expr | None:
-            if isinstance(inner, exp.Filter | exp.AggFunc):
+            if isinstance(inner, exp.Filter | exp.AggFunc | exp.IgnoreNulls):
                 return exp.column(self._aggregate(inner))
             if isinstance(inner, exp.Window):
                 refuse(inner, "reads the rows of several units; use GROUP BY the unit in a subquery")
@@ -216,6 +216,9 @@ class _Groups:
 
     def _aggregate(self, node: exp.Expr) -> str:
         inner = node.this if isinstance(node, exp.Filter) else node
+        inner = inner.this if isinstance(inner, exp.IgnoreNulls) else inner
+        if isinstance(inner, exp.AnyValue) and isinstance(inner.this, exp.Column) and self._is_one(inner.this):
+            inner = exp.Min(this=inner.this)
         where = self._take(node.expression.this, condition=True) if isinstance(node, exp.Filter) else None
         extra = {name for name, value in inner.args.items() if value} - {"this", "big_int"}
         if extra or not isinstance(inner, exp.AggFunc) or not isinstance(inner, (*_ANY_ORDER, *_LISTED)):
@@ -248,6 +251,16 @@ class _Groups:
             self._aggregates.append(made)
             texts.append(made.sql("duckdb"))
         return f"a{texts.index(made.sql('duckdb'))}"
+
+    def _is_one(self, column: exp.Column) -> bool:
+        """Whether a column has one value in each group, as a key of its table is grouped by."""
+        compiler, joined, found = self._compiler, self._scope.joined, self._row(column)
+        if not isinstance(found, exp.Column) or compiler.field(found) is None:
+            return False
+        nodes = [one.node for one in joined.conditions if one.scope is None]
+        equal, item = Equalities(nodes, compiler.field), compiler.item(found.args["table"].name)
+        grouped = {equal.of(key(one)) for one in self._keys if isinstance(one, exp.Column)}
+        return any({equal.of((item.alias, at)) for at in one} <= grouped for one in item.relation.keys)
 
     def _of(self, inner: exp.Expr, value: exp.Expr, where: exp.Expr | None) -> exp.Expr:
         """An aggregate of a value. Doubles are added in the order of their size, so that no other row can change their sum."""
