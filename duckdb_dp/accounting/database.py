@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import secrets
 import sqlite3
 import threading
-from collections import deque
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -30,45 +30,54 @@ _Known = dict[Hashable, tuple[_State, Any]]
 MOST_KNOWN = 1_000
 """Reads that are kept with a connection at most."""
 
+MOST_IDLE = 16
+"""Connections that a process keeps open at most, each of another file."""
 
-@final
-class _Idle:
-    """The connection that was used last, with what it read, as long as nobody else has touched its file."""
+_IDLE: dict[tuple[int, Path, float], tuple[os.stat_result, sqlite3.Connection, _Known]] = {}
+"""By process, file and timeout the connection that was used last, with what it read; the oldest first.
 
-    def __init__(self) -> None:
-        self._kept: deque[tuple[int, os.stat_result, sqlite3.Connection, _Known]] = deque()
+Those of a process that this one was forked from are left alone. Each step on it is one operation of a dict, which needs no lock: one that a
+thread held while the process was forked would be held for good.
+"""
 
-    def take(self, path: Path) -> tuple[sqlite3.Connection, _Known] | None:
-        """The connection, which is nobody else's then; None where there is none of this process, or the file is another one by now."""
-        with suppress(IndexError):  # where another thread takes it
-            process, file, db, known = self._kept.pop()
-            if process != os.getpid():
-                _OF_OTHERS.append(db)
-            elif _same(file, path):
-                return db, known
-            else:
-                db.close()
+
+def _take(path: Path, timeout: float) -> tuple[sqlite3.Connection, _Known] | None:
+    """The connection to a file, which is nobody else's then; None where there is none, or the file was touched since, or is another one."""
+    found = _IDLE.pop((os.getpid(), path, timeout), None)
+    if found is None:
         return None
-
-    def keep(self, path: Path, db: sqlite3.Connection, known: _Known) -> None:
-        """Keep a connection open, or close it: where there is one already, or an open file cannot be moved away."""
-        try:
-            file = path.stat()
-        except OSError:
-            file = None
-        if file is None or self._kept or os.name == "nt":
-            db.close()
-            return
-        self._kept.append((os.getpid(), file, db, known if len(known) <= MOST_KNOWN else {}))
-
-    def __del__(self) -> None:
-        while self._kept:
-            process, _, db, _ = self._kept.pop()
-            _OF_OTHERS.append(db) if process != os.getpid() else db.close()
+    file, db, known = found
+    if _same(file, path):
+        return db, known
+    db.close()
+    return None
 
 
-_OF_OTHERS: list[sqlite3.Connection] = []
-"""Connections of a process that this one was forked from, which are left alone."""
+def _keep(path: Path, timeout: float, db: sqlite3.Connection, known: _Known) -> None:
+    """Keep a connection open, or close it: where there is one already, or an open file cannot be moved away."""
+    try:
+        file = None if os.name == "nt" else path.stat()
+    except OSError:
+        file = None
+    kept = None if file is None else (file, db, known if len(known) <= MOST_KNOWN else {})
+    if kept is None or _IDLE.setdefault((os.getpid(), path, timeout), kept) is not kept:
+        db.close()
+        return
+    with suppress(RuntimeError):  # where another thread keeps one just now
+        for oldest in list(_IDLE)[:-MOST_IDLE]:
+            _close(oldest)
+
+
+def _close(key: tuple[int, Path, float]) -> None:
+    if key[0] == os.getpid() and (found := _IDLE.pop(key, None)) is not None:
+        found[1].close()
+
+
+@atexit.register
+def close_idle() -> None:
+    """Close the connections that this process keeps open."""
+    for key in list(_IDLE):
+        _close(key)
 
 
 def _same(file: os.stat_result, path: Path) -> bool:
@@ -97,7 +106,6 @@ class Database:
     path: Path
     timeout: float
     _own: threading.local = field(default_factory=threading.local, init=False, repr=False, compare=False)
-    _idle: _Idle = field(default_factory=_Idle, init=False, repr=False, compare=False)
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -114,7 +122,7 @@ class Database:
             raise
         else:
             if self._own.db is not None:
-                self._idle.keep(self.path, self._own.db, self._own.known)
+                _keep(self.path, self.timeout, self._own.db, self._own.known)
         finally:
             self._own.held, self._own.db, self._own.known = False, None, {}
 
@@ -242,7 +250,7 @@ class Database:
     def _taken(self) -> sqlite3.Connection:
         """The connection that this thread holds: the one that was used last, or a new one."""
         if self._own.db is None:
-            self._own.db, self._own.known = self._idle.take(self.path) or (self._connect(), {})
+            self._own.db, self._own.known = _take(self.path, self.timeout) or (self._connect(), {})
         db: sqlite3.Connection = self._own.db
         return db
 

@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import pytest
 
-from duckdb_dp.accounting.database import Database
+from duckdb_dp.accounting.database import MOST_IDLE, Database, close_idle
 from duckdb_dp.errors import DPError
 
 
@@ -74,9 +74,21 @@ def test_the_next_call_takes_the_connection_over_in_any_thread(database: Databas
         assert _held(database) is not first  # which another thread holds
         done.set()
         assert one.result() is first
-    database._idle.__del__()  # as a ledger ends that is not used any more
+    close_idle()  # as a process does that ends
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):
         first.execute("SELECT 1")
+
+
+def test_few_connections_are_kept_open(tmp_path: Path) -> None:
+    opened = []
+    for place in range(MOST_IDLE + 4):
+        made = Database(path=tmp_path / str(place) / "ledger.sqlite", timeout=0.1)
+        made.prepare()
+        opened.append(_held(made))
+    for db in opened[:4]:
+        with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+            db.execute("SELECT 1")
+    assert opened[-1].execute("SELECT 1").fetchone()[0] == 1
 
 
 @pytest.mark.skipif(os.name == "nt", reason="open files cannot be moved there, so none is kept open")
