@@ -4,7 +4,6 @@ import json
 import math
 import re
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -239,8 +238,13 @@ def _direct(
 
     def by_rows_of(number: int, select: "exp.Select") -> list[GroupedSums]:
         if number in own:
-            with suppress(DPError):  # which the other way says with what helps
+            before = [(each, dict(each.declared)) for each in owners]
+            try:
                 return by_owner(number, select)
+            except DPError:  # which the other way says with what helps; what was read so far is not asked
+                owners[:] = [each for each, _ in before]
+                for each, declarations in before:
+                    each.declared = declarations
         return by_table(number, select)
 
     each = {number: by_rows_of(number, select) for number, select in enumerate(selects, 1) if number not in planned}
