@@ -91,3 +91,17 @@ def test_aliases_of_aliases_of_aggregates(exact: Loaded, items: str, group: str)
         assert {name: got[name] for name in expected} == {
             name: value if isinstance(value, str) else pytest.approx(value) for name, value in expected.items()
         }
+
+
+@pytest.mark.parametrize("having", ["race IS NOT NULL", "race > 2", "race IN (2, 4)", "race > 1 AND count(*) > 1"])
+@pytest.mark.parametrize("group", ["1", "race + 1", "ALL"])
+def test_having_of_an_alias_that_is_a_column_keeps_all_groups(exact: Loaded, having: str, group: str) -> None:
+    """DuckDB takes the column where it is grouped by, and else the alias."""
+    sql = f"SELECT race + 1 AS race, count(*) AS n FROM people GROUP BY {group} HAVING {having}"
+    if group == "ALL":  # by which DuckDB groups by what HAVING reads too
+        sql = sql.replace("race + 1 AS race", "race + 1 AS r").replace("HAVING race", "HAVING r")
+        expected = exact(sql.replace("GROUP BY ALL", "GROUP BY race + 1"))
+    else:
+        expected = exact(sql)
+    got = exact("FROM dp_sql(?, epsilon := 1)", [sql])
+    assert [(row[0], round(row[1])) for row in got] == sorted(expected)
