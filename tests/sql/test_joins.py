@@ -410,7 +410,7 @@ REFUSED = {
     "SELECT count(*) FROM patients JOIN visits USING (patient_id) WHERE getvariable('x') > charge": "not among",
     "SELECT count(*) FROM (SELECT patient_id, nextval('s') AS x FROM visits) WHERE x > 3": "not among",
     "SELECT count(*) FROM (SELECT COLUMNS(*) FROM visits)": "",
-    "SELECT count(*) FROM (SELECT * EXCLUDE (reason) FROM visits)": "not read",
+    "SELECT count(*) FROM (SELECT * ILIKE 'r%' FROM visits)": "not read",
     "WITH RECURSIVE r AS (SELECT patient_id AS k FROM visits UNION SELECT k + 1 FROM r WHERE k < 3) SELECT count(*) FROM r": "RECURSIVE",
     # groups at the top
     "SELECT patient_id, count(*) FROM visits JOIN patients USING (patient_id) GROUP BY patient_id": "one unit",
