@@ -33,7 +33,10 @@ MOST_KNOWN = 1_000
 MOST_IDLE = 16
 """Connections that a process keeps open at most, each of another file."""
 
-_IDLE: dict[tuple[int, Path, float], tuple[os.stat_result, sqlite3.Connection, _Known]] = {}
+_File = os.stat_result | None
+"""What a file was when it was opened, or looked at; None of one that is not there."""
+
+_IDLE: dict[tuple[int, Path, float], tuple[_File, sqlite3.Connection, _Known]] = {}
 """By process, file and timeout the connection that was used last, with what it read; the oldest first.
 
 Those of a process that this one was forked from are left alone. Each step on it is one operation of a dict, which needs no lock: one that a
@@ -41,31 +44,42 @@ thread held while the process was forked would be held for good.
 """
 
 
-def _take(path: Path, timeout: float) -> tuple[sqlite3.Connection, _Known] | None:
+def _take(path: Path, timeout: float) -> tuple[sqlite3.Connection, _Known, _File] | None:
     """The connection to a file, which is nobody else's then; None where there is none, or the file was touched since, or is another one."""
     found = _IDLE.pop((os.getpid(), path, timeout), None)
     if found is None:
         return None
     file, db, known = found
-    if _same(file, path):
-        return db, known
+    now = _look(path)
+    if _print(now) == _print(file):
+        return db, known, now
     db.close()
     return None
 
 
-def _keep(path: Path, timeout: float, db: sqlite3.Connection, known: _Known) -> None:
-    """Keep a connection open, or close it: where there is one already, or an open file cannot be moved away."""
-    try:
-        file = None if os.name == "nt" else path.stat()
-    except OSError:
-        file = None
-    kept = None if file is None else (file, db, known if len(known) <= MOST_KNOWN else {})
-    if kept is None or _IDLE.setdefault((os.getpid(), path, timeout), kept) is not kept:
+def _keep(path: Path, timeout: float, db: sqlite3.Connection, known: _Known, opened: _File) -> None:
+    """Keep a connection open, or close it: where there is one, another file took the place of its own, or an open one cannot be moved."""
+    now = _look(path)
+    same = now is not None and opened is not None and (now.st_dev, now.st_ino) == (opened.st_dev, opened.st_ino)
+    kept = now, db, known if len(known) <= MOST_KNOWN else {}
+    if os.name == "nt" or not same or _IDLE.setdefault((os.getpid(), path, timeout), kept) is not kept:
         db.close()
         return
     with suppress(RuntimeError):  # where another thread keeps one just now
         for oldest in list(_IDLE)[:-MOST_IDLE]:
             _close(oldest)
+
+
+def _look(path: Path) -> _File:
+    try:
+        return path.stat()
+    except OSError:
+        return None
+
+
+def _print(file: _File) -> tuple[int, ...]:
+    """What is another one of another file, and of one that was written."""
+    return () if file is None else (file.st_dev, file.st_ino, file.st_size, file.st_mtime_ns)
 
 
 def _close(key: tuple[int, Path, float]) -> None:
@@ -78,16 +92,6 @@ def close_idle() -> None:
     """Close the connections that this process keeps open."""
     for key in list(_IDLE):
         _close(key)
-
-
-def _same(file: os.stat_result, path: Path) -> bool:
-    """Whether a file is still the one of that path, and was not written since."""
-    try:
-        now = path.stat()
-    except OSError:
-        return False
-    seen = [(one.st_dev, one.st_ino, one.st_size, one.st_mtime_ns) for one in (file, now)]
-    return seen[0] == seen[1]
 
 
 @final
@@ -122,7 +126,7 @@ class Database:
             raise
         else:
             if self._own.db is not None:
-                _keep(self.path, self.timeout, self._own.db, self._own.known)
+                _keep(self.path, self.timeout, self._own.db, self._own.known, self._own.opened)
         finally:
             self._own.held, self._own.db, self._own.known = False, None, {}
 
@@ -250,7 +254,9 @@ class Database:
     def _taken(self) -> sqlite3.Connection:
         """The connection that this thread holds: the one that was used last, or a new one."""
         if self._own.db is None:
-            self._own.db, self._own.known = _take(self.path, self.timeout) or (self._connect(), {})
+            before = _look(self.path)  # so that a file that takes its place meanwhile is another one
+            found = _take(self.path, self.timeout) or (self._connect(), {}, before)
+            self._own.db, self._own.known, self._own.opened = found
         db: sqlite3.Connection = self._own.db
         return db
 
@@ -274,9 +280,11 @@ class Database:
 
     def _explain(self, error: sqlite3.Error, consequence: str) -> str:
         ledger, so = f"ledger '{self.path}'", f"; {consequence}" if consequence else ""
-        match getattr(error, "sqlite_errorcode", 0) & 0xFF:  # the low byte is the kind, the rest its variant
+        match _code(error) & 0xFF:  # the low byte is the kind, the rest its variant
             case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
                 return f"{ledger} was locked by another process for {self.timeout:g} s{so}: end it, or try again."
+            case sqlite3.SQLITE_READONLY if _code(error) == sqlite3.SQLITE_READONLY_DBMOVED:
+                return f"{ledger} was moved, or another one took its place, while it was in use{so}: ask again."
             case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
                 return f"{ledger} is read-only{so}: make the file and its folder writable."
             case sqlite3.SQLITE_CANTOPEN:
@@ -293,6 +301,10 @@ class Database:
 
     def _lost(self) -> str:
         return f"ledger '{self.path}' is missing or empty beside its releases: {_RESTORE}"
+
+
+def _code(error: sqlite3.Error) -> int:
+    return int(getattr(error, "sqlite_errorcode", 0))
 
 
 def _state(db: sqlite3.Connection) -> _State:

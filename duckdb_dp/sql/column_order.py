@@ -1,6 +1,6 @@
 """The columns of answers in the order of the SELECT that asked for them: without, groups stand in front."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
@@ -28,7 +28,10 @@ def arranged(session: Session, arguments: Arguments, answers: str, described: Ca
         return answers
     items = selects[0].expressions
     labels = [not has_aggregates(item) and item.find(exp.Column) is not None for item in items]
-    if labels == sorted(labels, reverse=True):
+    plain = all(isinstance(item.unalias(), exp.Column) for item, label in zip(items, labels, strict=True) if label)
+    if labels == sorted(labels, reverse=True) and (
+        plain or sum(labels) == 1
+    ):  # of others one may be worked out of another one
         return answers
     with session.looking() as cursor:
         if cursor is None:
@@ -43,7 +46,17 @@ def arranged(session: Session, arguments: Arguments, answers: str, described: Ca
     if {*parts} - {"private"} != {*wanted} or len({*wanted}) < len(wanted):
         return answers  # one is called otherwise, as another that is called alike
     found = [column for name in [*wanted, *({"private"} & {*parts} - {*wanted})] for column in parts[name]]
+    if found == list(map(quote, columns)):
+        return answers
     return f"SELECT {', '.join(found)} FROM ({answers})"
+
+
+def in_order(select: exp.Select, names: Sequence[str]) -> list[str]:
+    """Names of an answer's columns in the order of the SELECT that asked for it; as they are where one is called otherwise."""
+    wanted = {_name(item).lower(): place for place, item in enumerate(select.expressions)}
+    if {*wanted} != {name.lower() for name in names} or len(wanted) < len(select.expressions):
+        return list(names)
+    return sorted(names, key=lambda name: wanted[name.lower()])
 
 
 def _name(item: exp.Expr) -> str:

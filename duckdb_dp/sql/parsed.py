@@ -44,7 +44,21 @@ def statements_of(text: str) -> tuple[exp.Expr, ...]:
         by_fields(statement)
         in_place(statement)
         _plainly(statement)
+        _aliases_in_having(statement)
     return found
+
+
+def _aliases_in_having(statement: exp.Expr) -> None:
+    """Write the aggregate in place of its alias in HAVING beside GROUP BY ALL, where DuckDB takes it for that before a column's name."""
+    for select in statement.find_all(exp.Select):
+        group, having = select.args.get("group"), select.args.get("having")
+        if group is None or having is None or not group.args.get("all"):
+            continue
+        items = {item.alias.lower(): item.unalias() for item in select.expressions if item.alias}
+        for column in [one for one in having.find_all(exp.Column) if not one.table]:
+            item = items.get(column.name.lower())
+            if item is not None and item.find(exp.AggFunc) and column.parent_select is select:
+                column.replace(exp.paren(item.copy(), copy=False))
 
 
 def _plainly(statement: exp.Expr) -> None:

@@ -55,3 +55,32 @@ def test_stars_above_have_the_errors_of_what_they_show(shared: Loaded, above: st
 def test_a_star_without_that_column_is_refused(exact: Loaded) -> None:
     said = exact.refused("FROM dp_sql('SELECT count(*) FROM (SELECT * EXCLUDE (nothing) FROM people)', epsilon := 1)")
     assert "there is no column 'nothing'" in said
+
+
+ORDERED = [
+    "SELECT count(*) AS n, race AS r FROM people GROUP BY race",
+    "SELECT race IS NULL AS missing, race * 2 AS double, count(*) AS n FROM people GROUP BY race, double",
+    "SELECT * FROM (SELECT count(*) AS n, race FROM people GROUP BY race)",
+    "SELECT * REPLACE (n * 10 AS n), n + 1 AS m FROM (SELECT sum(race) AS n, sex, count(*) AS c FROM people GROUP BY sex)",
+    "SELECT count(*) AS race, race AS r FROM people GROUP BY ALL HAVING race > 20",
+    "SELECT sum(race) AS sex, sex AS s FROM people GROUP BY ALL HAVING sex > 1",
+]
+
+
+@pytest.mark.parametrize("sql", ORDERED)
+def test_columns_and_rows_are_in_the_order_of_the_statement(exact: Loaded, sql: str) -> None:
+    """HAVING beside GROUP BY ALL takes an aggregate's alias before a column, as DuckDB does."""
+    wanted = exact.connection.execute(sql)
+    names, rows = [column[0] for column in wanted.description or []], wanted.fetchall()
+    found = exact.connection.execute("FROM dp_sql(?, epsilon := 9)", [sql])
+    shown = [column[0] for column in found.description or []]
+    places = [place for place, name in enumerate(shown) if name in names]
+    assert [shown[place] for place in places] == names
+    got = [[_rounded(row[place]) for place in places] for row in found.fetchall()]
+    assert sorted((row for row in got if any(isinstance(one, float) and one for one in row)), key=str) == sorted(
+        ([_rounded(one) for one in row] for row in rows), key=str
+    )
+
+
+def _rounded(value: object) -> object:
+    return round(float(value), 1) if isinstance(value, int | float) and not isinstance(value, bool) else value

@@ -28,6 +28,7 @@ from duckdb_dp.sql.above.split import ANSWER, CTE, Split, answers_of, split
 from duckdb_dp.sql.above.split import PUBLIC as NAMED_PUBLIC
 from duckdb_dp.sql.above.tried import here, on_made_up_rows
 from duckdb_dp.sql.arguments import Place, find_dataset, full_name_of
+from duckdb_dp.sql.column_order import in_order
 from duckdb_dp.sql.family import family
 from duckdb_dp.sql.noisy_expressions import all_in_domain, check_aliases, check_whole
 from duckdb_dp.sql.parsed import statements_of
@@ -312,7 +313,9 @@ class Above:
                 for column in found
                 if column.errors
             }
-            known[f"{ANSWER}{i}"] = [column.name for column in found], errors
+            names = [column.name for column in found]
+            selects = self.split.selects
+            known[f"{ANSWER}{i}"] = (in_order(selects[i], names) if i < len(selects) else names), errors
         for i, public in enumerate(self.publics):
             known[f"{NAMED_PUBLIC}{i}"] = list(public.table.columns), {}
         return Passed(known, quantile)

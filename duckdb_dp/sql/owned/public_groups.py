@@ -68,7 +68,8 @@ def values(
             f"GROUP BY {identifier(name)}: the public table has more than {MOST:,} values of it; group by another column, or by "
             "something worked out of it, such as its first letters or a rounded number."
         )
-    found = sorted((row for row in rows if row[0] is not None), key=lambda row: row[0])
+    # Dates and times of years that Python has not are texts.
+    found = sorted((row for row in rows if row[0] is not None), key=lambda row: (isinstance(row[0], str), row[0]))
     if not found:
         of = "the public tables have" if field.table is None else f"the public table {identifier(field.table[2])} has"
         raise NoGroups(

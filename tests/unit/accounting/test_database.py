@@ -79,6 +79,23 @@ def test_the_next_call_takes_the_connection_over_in_any_thread(database: Databas
         first.execute("SELECT 1")
 
 
+@pytest.mark.skipif(os.name == "nt", reason="open files cannot be moved there")
+def test_a_file_that_takes_the_place_of_another_while_it_is_used(database: Database, tmp_path: Path) -> None:
+    """The connection to the old one is not taken for one to the new, and what is written says that it was moved."""
+    shutil.copy2(database.path, tmp_path / "other")
+    with database.held(), database.reading() as before:
+        (tmp_path / "other").replace(database.path)
+    assert _held(database) is not before
+    shutil.copy2(database.path, tmp_path / "other")
+    with database.held():
+        with database.reading():
+            (tmp_path / "other").replace(database.path)
+        said = "took its place, while it was in use; nothing was written: ask again"
+        with pytest.raises(DPError, match=said), database.writing("nothing was written") as db:
+            db.execute("PRAGMA user_version = 3")
+    assert _held(database) is not before
+
+
 def test_few_connections_are_kept_open(tmp_path: Path) -> None:
     opened = []
     for place in range(MOST_IDLE + 4):
