@@ -19,7 +19,14 @@ ITEMS = [
     "(SELECT max(cost) FROM visits v WHERE v.patient = p.patient) > 9",
     "p.patient IN (SELECT v.patient FROM visits v WHERE v.patient IS NOT NULL AND v.urgent)",
 ]
-GROUPS = ["GROUP BY k", "GROUP BY 1", "GROUP BY ALL", "GROUP BY k, ward", "GROUP BY k HAVING count(*) > 5 ORDER BY k"]
+GROUPS = [
+    "GROUP BY k",
+    "GROUP BY 1",
+    "GROUP BY ALL",
+    "GROUP BY k, ward",
+    "GROUP BY k HAVING count(*) > 5 ORDER BY k",
+    "GROUP BY k HAVING k IS NOT NULL",
+]
 
 
 @pytest.fixture(scope="module")

@@ -271,7 +271,8 @@ class _Top:
             return None
         if has_aggregate(node):
             return atom(_ALIAS, name)
-        return exp.paren(self._compiler.resolve(node, scope, within=name), copy=False)
+        known = self._queries.get(node.unnest().sql("duckdb"))
+        return exp.paren(known.copy() if known else self._compiler.resolve(node, scope, within=name), copy=False)
 
     # Groups
 
