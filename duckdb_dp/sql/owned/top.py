@@ -116,8 +116,7 @@ class _Top:
             if node is not None:
                 found.set(word, self._rewritten(node, scope, word))
         found.set("from_", exp.From(this=exp.to_table(RELATION)))
-        read = [value for _, value in self._outputs.values()]
-        beside = on_keys(compiler, self._conditions, read, self._parents.of)
+        beside = on_keys(compiler, self._conditions, [value for _, value in self._outputs.values()], self._parents.of)
         kept = [self._columns(node) for node in [*filter(self._known, self._conditions), *beside]]
         if kept:
             found.set("where", exp.Where(this=exp.and_(*kept) if compiler.as_written else conjunction(kept)))
