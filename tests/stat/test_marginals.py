@@ -42,7 +42,7 @@ class Once:
 
     def __init__(self) -> None:
         self.arrays: dict[str, np.ndarray] = {}
-        self.state = "charged"
+        self.state, self.choices = "charged", ()
 
     def charge(self, **_: Any) -> "Once":
         return self
