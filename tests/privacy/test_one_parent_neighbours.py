@@ -95,6 +95,7 @@ def test_a_unit_is_one_parent_with_its_children(db: Loaded, seed: int) -> None:
             assert {row[0] for row in joined - less} <= {row[0] for row in parents - fewer}
 
 
+@pytest.mark.slow
 def test_columns_of_the_units_rows_are_read_where_they_are_its_own(db: Loaded) -> None:
     """By a column that names the unit, or by a key that a constraint keeps from two rows; by no other."""
     read, left = set[tuple[str, bool]](), set[tuple[str, bool]]()
