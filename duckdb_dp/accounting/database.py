@@ -51,7 +51,7 @@ def _take(path: Path, timeout: float) -> tuple[sqlite3.Connection, _Known, _File
         return None
     file, db, known = found
     now = _look(path)
-    if _print(now) == _print(file):
+    if _version(now) == _version(file):
         return db, known, now
     db.close()
     return None
@@ -77,8 +77,8 @@ def _look(path: Path) -> _File:
         return None
 
 
-def _print(file: _File) -> tuple[int, ...]:
-    """What is another one of another file, and of one that was written."""
+def _version(file: _File) -> tuple[int, ...]:
+    """What tells a file from another one, and from itself before it was written to."""
     return () if file is None else (file.st_dev, file.st_ino, file.st_size, file.st_mtime_ns)
 
 

@@ -150,7 +150,7 @@ class Clipped:
         factors = ", ".join(f"{self._factor(b)} AS f{b}" for b in range(len(clips)))
         cuts = self._cuts(f"norms{n}, {bounds}")
         cut = [f"CAST(trunc({self._d[i]} * f{b}) AS INTEGER) AS x{i}" for i, b in of_sums.items()]
-        sums = [f"{_sum(f'x{i}')} AS x{i}" for i in of_sums]
+        sums = [f"{clamped_sum(f'x{i}')} AS x{i}" for i in of_sums]
         if not self._group:
             rows = f"SELECT {', '.join(cut)} FROM (SELECT *, {factors} FROM {cuts})"
             return [f"totals{n} AS MATERIALIZED (SELECT {', '.join(['0::BIGINT AS k', *sums])} FROM ({rows}))"]
@@ -201,7 +201,7 @@ class Clipped:
             d, n, j = self._d[clip.sums[0] - self._first], self._n[b], self._j[b]
             tau, steps = f"pow(2.0, {clip.lowest} + {j} / {PER_OCTAVE}.0)", f"{2**BITS * SHRINK!r}::DOUBLE"
             step = f"CASE WHEN {n} > 0 THEN CAST(trunc({d} * ({steps} / greatest({tau}, {n}))) AS INTEGER) ELSE 0 END"
-            columns = f"{j}::BIGINT AS k, count(*) AS n, {_sum(step)} AS x, {_sum(f'sign({d})')} AS g"
+            columns = f"{j}::BIGINT AS k, count(*) AS n, {clamped_sum(step)} AS x, {clamped_sum(f'sign({d})')} AS g"
             name = f"#{clip.sums[0]}"
             blocks: Blocks = {(name, "owners"): "n", (name,): "x", (name, *SIGNS): "g"}
             found.append((blocks, f"SELECT {columns} FROM norms{self._place} GROUP BY k"))
@@ -364,8 +364,8 @@ class Clipped:
         return " + ".join(parts) if self._pure else f"sqrt({' + '.join(f'{part} * {part}' for part in parts)})"
 
 
-def _sum(text: str) -> str:
-    """A sum as a BIGINT, which it is clamped to: no number of owners raises an error."""
+def clamped_sum(text: str) -> str:
+    """A sum as a BIGINT, which it is clamped to: no number of rows or owners raises an error."""
     return f"CAST(greatest(least(coalesce(sum({text}), 0), {MOST}), -{MOST}) AS BIGINT)"
 
 

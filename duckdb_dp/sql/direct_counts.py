@@ -7,13 +7,13 @@ from typing import final
 from duckdb_dp.answers import direct_plan
 from duckdb_dp.counting.encode import Coded, encode, literal, shuffled, union_all
 from duckdb_dp.counting.engines.source import SCHEMA
-from duckdb_dp.counting.sums import CHOICES, MOST
+from duckdb_dp.counting.sums import CHOICES
 from duckdb_dp.domain.domain import canonical
 from duckdb_dp.grouped_sums import BITS, OCTAVES, PER_OCTAVE, SMALLEST, GroupedSums, Sum, candidates, sum_name
 from duckdb_dp.plan.clipping import Clip, by_norm
 from duckdb_dp.request import Request
 from duckdb_dp.sql import found_cells, found_groups, render
-from duckdb_dp.sql.clipped_counts import Blocks, Clipped, cell, choosing
+from duckdb_dp.sql.clipped_counts import Blocks, Clipped, cell, choosing, clamped_sum
 from duckdb_dp.sql.counted_once import counted_once
 from duckdb_dp.sql.found_groups import Found
 from duckdb_dp.sql.row_source import Placed, holds, owner, owner_types, placed, position
@@ -202,7 +202,7 @@ class Reading:
         found = cells("count(*)")
         if not one.chosen:
             return [((), found)]
-        found_sums = cells(_sum(f"_dp_s{index}"))
+        found_sums = cells(clamped_sum(f"_dp_s{index}"))
         assert one.histogram is not None
         cell = f"_dp_c{self.histograms.index(one.histogram)}"
         if not self._units:
@@ -326,12 +326,7 @@ def _total(one: Sum, name: str) -> str:
     """The sum of what rows add; or how many values they have, of which k rows of a unit add k at most."""
     if one.kind == "values":
         return f"count(DISTINCT {name})"
-    return _sum(name)
-
-
-def _sum(name: str) -> str:
-    """A sum as a BIGINT, which it is clamped to: no number of rows raises an error."""
-    return f"CAST(greatest(least(coalesce(sum({name}), 0), {MOST}), -{MOST}) AS BIGINT)"
+    return clamped_sum(name)
 
 
 def _octaves(x: str) -> str:
